@@ -1,0 +1,142 @@
+"""The page model: what is known of one page once it has been read, and what made it.
+
+Coordinates are pixels of the page as rendered, `width_px` by `height_px` at `dpi`, origin in the top left corner.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NewType
+from uuid import UUID
+
+Point = tuple[float, float]
+Polygon = tuple[Point, ...]
+EngineName = NewType("EngineName", str)
+
+
+class PageOutcome(StrEnum):
+    """How a page ended. Every page gets exactly one."""
+
+    TEXT_LAYER = "text_layer"
+    RECOGNISED = "recognised"
+    BLANK = "blank"
+    FAILED = "failed"
+
+
+class BlockKind(StrEnum):
+    """What a block is on its page."""
+
+    TEXT = "text"
+    HEADING = "heading"
+    TABLE = "table"
+    FIGURE = "figure"
+    FORMULA = "formula"
+    HEADER = "header"
+    FOOTER = "footer"
+
+
+def _check_confidence(value: float | None) -> None:
+    if value is not None and not 0.0 <= value <= 1.0:
+        raise ValueError(f"a confidence lies in [0, 1], got {value}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of text."""
+
+    text: str
+    polygon: Polygon
+    confidence: float | None = None
+    """None for a text layer: nobody guessed."""
+
+    def __post_init__(self) -> None:
+        _check_confidence(self.confidence)
+        if len(self.polygon) < 3:
+            raise ValueError("a polygon has at least three corners")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Lines that belong together, in reading order."""
+
+    kind: BlockKind
+    lines: tuple[Line, ...]
+
+    @property
+    def text(self) -> str:
+        """Return the lines, one below the other."""
+        return "\n".join(line.text for line in self.lines)
+
+    @property
+    def polygon(self) -> Polygon:
+        """Return the upright rectangle around all lines."""
+        xs = [x for line in self.lines for x, _ in line.polygon]
+        ys = [y for line in self.lines for _, y in line.polygon]
+        return ((min(xs), min(ys)), (max(xs), min(ys)), (max(xs), max(ys)), (min(xs), max(ys)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """A doubt about a page, with a score in [0, 1] where one can be given."""
+
+    name: str
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineIdentity:
+    """Which recogniser read a page, exactly."""
+
+    name: str
+    revision: str
+    settings_digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What made a page result."""
+
+    engine: EngineIdentity
+    chunk_id: UUID
+    attempt: int
+    elapsed_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageResult:
+    """One page, finished."""
+
+    number: int
+    outcome: PageOutcome
+    width_px: int
+    height_px: int
+    dpi: float
+    provenance: Provenance
+    angle_deg: float = 0.0
+    """How far the page was turned clockwise to read it."""
+    blocks: tuple[Block, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    error_code: str | None = None
+    error_detail: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.outcome is PageOutcome.FAILED) != (self.error_code is not None):
+            raise ValueError("a failed page says why, and no other page does")
+        if self.outcome in (PageOutcome.BLANK, PageOutcome.FAILED) and self.blocks:
+            raise ValueError(f"a page with the outcome {self.outcome} has no text")
+
+    @property
+    def text(self) -> str:
+        """Return the page's text, blocks apart by an empty line."""
+        return "\n\n".join(block.text for block in self.blocks)
+
+    @property
+    def confidence(self) -> float | None:
+        """Return the mean confidence of the lines, weighted by their length; None if no line has one."""
+        scored = [
+            (line.confidence, len(line.text))
+            for block in self.blocks
+            for line in block.lines
+            if line.confidence is not None
+        ]
+        weight = sum(length for _, length in scored)
+        return sum(c * length for c, length in scored) / weight if weight else None

@@ -1,0 +1,165 @@
+"""What the steps need from the world, as small protocols in our own words.
+
+Every verb may raise `Transient`, when the service behind it is away; what else it raises is said beside it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.domain.document import PageFacts
+from pipeline.domain.recognition import Block, EngineIdentity, Flag, Line
+
+Pixels = npt.NDArray[np.uint8]
+
+
+# --- documents -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentLimits:
+    """Bounds on what is opened and rendered; over one of them is a typed refusal."""
+
+    max_pages: int
+    max_page_side_pt: float
+    """Longest side of a page box, 1/72 inch."""
+    max_image_pixels: int
+    """Declared pixels of an image file's page, or of an image inside a PDF that has to be decoded."""
+    max_render_pixels: int
+    """A page is rendered at a lower resolution rather than above this."""
+    dpi: float
+    """What a page is rendered at when nothing speaks against it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PageImage:
+    """A rendered page."""
+
+    number: int
+    pixels: Pixels
+    """(height, width, 3), uint8, RGB, white where the page is transparent; C-contiguous, owned by the receiver."""
+    dpi: float
+
+    @property
+    def width_px(self) -> int:
+        """Return the width in pixels."""
+        return int(self.pixels.shape[1])
+
+    @property
+    def height_px(self) -> int:
+        """Return the height in pixels."""
+        return int(self.pixels.shape[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextLayer:
+    """A page's own text, placed on the page as it would be rendered at `dpi`."""
+
+    width_px: int
+    height_px: int
+    dpi: float
+    blocks: tuple[Block, ...]
+
+
+class OpenDocument(Protocol):
+    """A document that has been opened; not safe to share between threads, never kept across a fork."""
+
+    @property
+    def media_type(self) -> str:
+        """Return the type by content, e.g. `application/pdf`."""
+
+    @property
+    def page_count(self) -> int:
+        """Return how many pages there are, at least 1."""
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """Return what had to be done to open it, e.g. `repaired`."""
+
+    def facts(self, number: int) -> PageFacts:
+        """Return what the file says of a page, cheaply; a page that can't be loaded is `unreadable`, not an error."""
+
+    def render(self, number: int, *, dpi: float | None = None) -> PageImage:
+        """Return the page's pixels, upright as a reader would show it, at the resolution of its facts or at `dpi`.
+
+        Raises: RecognitionFailed (`page_damaged`, `page_too_large`, `decompression_bomb`), for this page alone.
+        """
+
+    def text_layer(self, number: int) -> TextLayer:
+        """Return the page's own text in reading order. Raises: RecognitionFailed (`page_damaged`)."""
+
+
+class DocumentOpener(Protocol):
+    """Opens files by what is in them; names and extensions are never asked."""
+
+    def open(self, path: Path) -> AbstractContextManager[OpenDocument]:
+        """Open a file. Raises: Rejected, with one of the document's codes."""
+
+
+# --- recognition -----------------------------------------------------------------------------------------------------
+
+
+class Reads(StrEnum):
+    """How an engine takes pages."""
+
+    PAGE = "page"
+    BATCH = "batch"
+    SEQUENCE = "sequence"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPage:
+    """What an engine found on one page, in its own order, in pixels of the image it was given."""
+
+    number: int
+    lines: tuple[Line, ...]
+    flags: tuple[Flag, ...] = ()
+
+
+class Recogniser(Protocol):
+    """Turns page images into lines of text. Lives in the process that owns the device."""
+
+    @property
+    def identity(self) -> EngineIdentity:
+        """Return what it is, exactly."""
+
+    @property
+    def reads(self) -> Reads:
+        """Return how it takes pages."""
+
+    def warm_up(self) -> None:
+        """Load the weights and read a page, so that the first real one is not slower than the rest.
+
+        Raises: Transient (`engine_unavailable`).
+        """
+
+    def read(self, pages: Iterable[PageImage]) -> Iterator[ReadPage]:
+        """Yield each page's lines as they are ready, in the order given, taking no more pages ahead than it reads.
+
+        Raises: RecognitionFailed, for the page it was about to yield.
+        """
+
+
+# --- objects ---------------------------------------------------------------------------------------------------------
+
+
+class ObjectStore(Protocol):
+    """Immutable objects by key. Keys hold ids and hashes only, never names of files."""
+
+    def put(self, key: str, content: Iterable[bytes] | BinaryIO | bytes, *, media_type: str) -> int:
+        """Store an object, streaming; return its size in bytes. Writing a key again with the same content is safe."""
+
+    def get(self, key: str, *, bucket: str | None = None) -> AbstractContextManager[Iterator[bytes]]:
+        """Stream an object in pieces of at most 1 MiB. Raises: Rejected (`source_not_found`)."""
+
+    def size(self, key: str, *, bucket: str | None = None) -> int | None:
+        """Return an object's size in bytes, or None where there is none."""
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove objects; those that are not there are no error."""

@@ -1,0 +1,192 @@
+"""All settings, one typed tree, read once by each process and passed on.
+
+Order, first wins: arguments, environment (`MUNIMENT_*`, levels joined by `__`), the TOML file named by
+`MUNIMENT_CONFIG` (default `muniment.toml` in the working directory), what the running embedded stack wrote down.
+"""
+
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from pipeline.ports import DocumentLimits
+
+
+def default_home() -> Path:
+    """Return where the embedded stack keeps its data, secrets and logs."""
+    if named := os.environ.get("MUNIMENT_HOME"):
+        return Path(named)
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "muniment"
+
+
+class _Section(BaseModel):
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+
+
+class DatabaseSettings(_Section):
+    """Postgres 13 or later."""
+
+    url: SecretStr | None = None
+    """`postgresql+psycopg://user:password@host:port/name`."""
+    pool_size: int = Field(default=2, ge=1, le=50)
+
+
+class BrokerSettings(_Section):
+    """Valkey or Redis 6.2 or later; its own database number, `noeviction`."""
+
+    url: SecretStr | None = None
+    """`redis://:password@host:port/0`."""
+    key_prefix: str = "muniment:"
+
+
+class ObjectSettings(_Section):
+    """Any S3 store."""
+
+    endpoint: str | None = None
+    """`host:port`."""
+    access_key: str = ""
+    secret_key: SecretStr = SecretStr("")
+    bucket: str = "muniment"
+    region: str = "us-east-1"
+    secure: bool = False
+
+
+class SourceSettings(_Section):
+    """Where a job's `source_uri` may point."""
+
+    file_roots: tuple[Path, ...] = ()
+    """Folders below which `file://` sources may lie, on the host of the io worker; none by default."""
+    buckets: tuple[str, ...] = ()
+    """Buckets of the store that `s3://` sources may name; empty means any that our credentials can read."""
+
+
+class LimitSettings(_Section):
+    """What is over a bound gets a clear error early."""
+
+    max_file_bytes: int = Field(default=2 * 1024**3, ge=1)
+    max_pages: int = Field(default=10_000, ge=1)
+    max_page_side_pt: float = Field(default=14_400, gt=0)
+    """200 inches, the largest page that PDF 1.7 (ISO 32000-1, annex C) allows."""
+    max_image_pixels: int = Field(default=1_500_000_000, ge=1)
+    max_render_pixels: int = Field(default=40_000_000, ge=1)
+    dpi: float = Field(default=200, ge=36, le=1200)
+
+    def for_documents(self) -> DocumentLimits:
+        """Return the bounds that matter for opening and rendering."""
+        return DocumentLimits(
+            max_pages=self.max_pages,
+            max_page_side_pt=self.max_page_side_pt,
+            max_image_pixels=self.max_image_pixels,
+            max_render_pixels=self.max_render_pixels,
+            dpi=self.dpi,
+        )
+
+
+class ChunkSettings(_Section):
+    """How a document is taken apart."""
+
+    target: timedelta = timedelta(seconds=40)
+    """How long one chunk should keep its device."""
+    max_pages: int = Field(default=50, ge=1)
+    page_ms: int = Field(default=4_000, ge=1)
+    """Estimated time to recognise an A4 page at 200 dpi on one CPU slot."""
+    flush_pages: int = Field(default=4, ge=1)
+    flush_after: timedelta = timedelta(seconds=5)
+
+
+class LeaseSettings(_Section):
+    """Time limits of claims; all compared on the database's clock."""
+
+    chunk: timedelta = timedelta(seconds=60)
+    step: timedelta = timedelta(minutes=10)
+    device: timedelta = timedelta(seconds=30)
+    stall: timedelta = timedelta(seconds=180)
+    """A runner that finishes no page for this long is killed."""
+    warm_up: timedelta = timedelta(minutes=5)
+    resend: timedelta = timedelta(seconds=30)
+    """A row whose message was sent this long ago and not claimed is sent again."""
+    max_attempts: int = Field(default=3, ge=1)
+    """Claims of a chunk or step that failed for a reason of its own."""
+    max_lost: int = Field(default=10, ge=1)
+    """Claims lost with their worker."""
+
+
+class DispatcherSettings(_Section):
+    """How rows become messages."""
+
+    poll: timedelta = timedelta(seconds=1)
+    sweep: timedelta = timedelta(seconds=5)
+    window_per_slot: int = Field(default=2, ge=1)
+    io_window: int = Field(default=8, ge=1)
+
+
+class DeviceSettings(_Section):
+    """Which devices a launcher serves, and with what."""
+
+    cpu_slots: int | None = Field(default=None, ge=0)
+    """Processes that recognise on the CPU, one thread each; default: one for each core."""
+    engine: str = "rapidocr"
+
+
+class LogSettings(_Section):
+    """Structured logs on stderr; never document text."""
+
+    level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
+    json_lines: bool = False
+
+
+class _EmbeddedStackSource(PydanticBaseSettingsSource):
+    """What the embedded stack wrote down when it started: addresses and generated secrets."""
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        raise NotImplementedError
+
+    def __call__(self) -> dict[str, Any]:
+        try:
+            state = json.loads((default_home() / "state.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        settings: dict[str, Any] = state.get("settings", {})
+        return settings
+
+
+class Settings(BaseSettings):
+    """The whole tree."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="MUNIMENT_", env_nested_delimiter="__", extra="forbid", frozen=True, env_ignore_empty=True
+    )
+
+    database: DatabaseSettings = DatabaseSettings()
+    broker: BrokerSettings = BrokerSettings()
+    objects: ObjectSettings = ObjectSettings()
+    sources: SourceSettings = SourceSettings()
+    limits: LimitSettings = LimitSettings()
+    chunks: ChunkSettings = ChunkSettings()
+    leases: LeaseSettings = LeaseSettings()
+    dispatcher: DispatcherSettings = DispatcherSettings()
+    devices: DeviceSettings = DeviceSettings()
+    log: LogSettings = LogSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources in their order."""
+        config = Path(os.environ.get("MUNIMENT_CONFIG", "muniment.toml"))
+        return (
+            init_settings,
+            env_settings,
+            TomlConfigSettingsSource(settings_cls, toml_file=config),
+            _EmbeddedStackSource(settings_cls),
+        )
