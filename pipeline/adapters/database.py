@@ -1,0 +1,75 @@
+"""Connections to Postgres and the schema's revision."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import alembic.command
+import alembic.config
+import alembic.migration
+import alembic.script
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from pipeline.domain.errors import ErrorCode, Transient
+
+MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
+
+
+def connect(url: str, *, actor: str, pool_size: int = 2) -> Engine:
+    """Return an engine whose connections name their process in `application_name`, which events record as the actor.
+
+    Nothing is opened yet. Build it after a fork, never before.
+    """
+    return create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=pool_size,
+        pool_pre_ping=True,
+        pool_timeout=30,
+        connect_args={
+            "application_name": actor[:63],
+            "connect_timeout": 5,
+            # A dead server must not hold a worker for the two hours of TCP's default.
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+        },
+    )
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Connection]:
+    """Open a transaction; committed at the end, rolled back on any error. Raises: Transient (`database_unavailable`)."""
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except OperationalError as error:
+        raise Transient(ErrorCode.DATABASE_UNAVAILABLE, f"the database did not answer: {error.orig}") from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise Transient(ErrorCode.DATABASE_UNAVAILABLE, f"the database went away: {error.orig}") from error
+        raise
+
+
+def _config(url: str) -> alembic.config.Config:
+    config = alembic.config.Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["url"] = url
+    return config
+
+
+def upgrade(url: str) -> None:
+    """Bring the schema to the newest revision; safe to call from several processes at once and again."""
+    alembic.command.upgrade(_config(url), "head")
+
+
+def revisions(url: str) -> tuple[str | None, str | None]:
+    """Return the revision that the database is at and the one that this code needs."""
+    head = alembic.script.ScriptDirectory.from_config(_config(url)).get_current_head()
+    engine = create_engine(url)
+    try:
+        with transaction(engine) as connection:
+            return alembic.migration.MigrationContext.configure(connection).get_current_revision(), head
+    finally:
+        engine.dispose()

@@ -1,0 +1,277 @@
+"""The rows, as SQLAlchemy sees them. CHECK constraints forbid rows that no sequence of moves can reach.
+
+`migrations/` creates exactly these tables (a test compares both); the triggers, the functions and the submitter's role
+stand there alone.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    SmallInteger,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB, TIMESTAMP
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from pipeline.domain.document import Lane, PageClass
+from pipeline.domain.recognition import PageOutcome
+from pipeline.domain.states import AttemptOutcome, ChunkState, DeviceState, JobState
+
+_NOW = text("now()")
+
+
+class Base(DeclarativeBase):
+    """The schema's metadata."""
+
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own shape
+        str: Text,
+        datetime: TIMESTAMP(timezone=True),
+        dict[str, Any]: JSONB,
+        list[Any]: JSONB,
+    }
+
+
+def _one_of(column: str, values: type[StrEnum]) -> str:
+    return f"{column} IN ({', '.join(repr(v.value) for v in values)})"
+
+
+def _in_states(states: list[JobState]) -> str:
+    return f"state IN ({', '.join(repr(s.value) for s in states)})"
+
+
+_TERMINAL = _in_states([s for s in JobState if s.is_terminal])
+_WAITS_FOR_A_STEP = _in_states([s for s in JobState if not s.is_terminal and s is not JobState.RUNNING])
+_NEEDS_AN_ERROR = _in_states([JobState.REJECTED, JobState.FAILED])
+
+
+class Job(Base):
+    """One submitted document."""
+
+    __tablename__ = "job"
+    __table_args__ = (
+        CheckConstraint("num_nonnulls(source_uri, upload_key) = 1", name="job_has_one_source"),
+        CheckConstraint("jsonb_typeof(options) = 'object'", name="job_options_is_object"),
+        CheckConstraint("priority BETWEEN -100 AND 100", name="job_priority_range"),
+        CheckConstraint(_one_of("state", JobState), name="job_state_known"),
+        CheckConstraint("(lease_owner IS NULL) = (lease_until IS NULL)", name="job_lease_whole"),
+        CheckConstraint(f"lease_owner IS NULL OR {_WAITS_FOR_A_STEP}", name="job_lease_only_for_steps"),
+        CheckConstraint("sha256 ~ '^[0-9a-f]{64}$'", name="job_sha256_hex"),
+        CheckConstraint("page_count > 0 AND size_bytes > 0", name="job_sizes_positive"),
+        CheckConstraint("chunks_remaining BETWEEN 0 AND chunks_total", name="job_chunks_counted"),
+        CheckConstraint(f"{_TERMINAL} = (finished_at IS NOT NULL)", name="job_finished_when_terminal"),
+        CheckConstraint(f"NOT {_NEEDS_AN_ERROR} OR error_code IS NOT NULL", name="job_failure_has_cause"),
+        UniqueConstraint("tenant", "idempotency_key", name="job_idempotency"),
+        Index("job_due", text("priority DESC"), "created_at", postgresql_where=text(_WAITS_FOR_A_STEP)),
+        Index("job_open", "created_at", postgresql_where=text(f"NOT {_TERMINAL}")),
+        Index("job_by_tenant", "tenant", text("created_at DESC")),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=text("muniment_uuid7()"))
+    tenant: Mapped[str]
+    """Filled by a trigger: the login of a submitter, else `default`."""
+    source_uri: Mapped[str | None]
+    upload_key: Mapped[str | None]
+    """The object that the API or the command line put into the store before inserting the row."""
+    source_name: Mapped[str]
+    """What people call the document; filled by a trigger from the URI."""
+    options: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+    priority: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
+    idempotency_key: Mapped[str | None]
+    deadline: Mapped[datetime | None]
+    paused: Mapped[bool] = mapped_column(server_default=text("false"))
+    cancel_requested: Mapped[bool] = mapped_column(server_default=text("false"))
+
+    state: Mapped[str] = mapped_column(server_default=text(f"'{JobState.SUBMITTED}'"))
+    attempt: Mapped[int] = mapped_column(server_default=text("0"))
+    """Claims of the job's steps so far; the fence. Never goes back."""
+    failures: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
+    """Claims of the current step that failed."""
+    lost: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
+    """Claims of the current step whose lease ran out."""
+    lease_owner: Mapped[str | None]
+    lease_until: Mapped[datetime | None]
+    dispatched_at: Mapped[datetime | None]
+    """When a message for the current step was last sent; None when it is due."""
+    not_before: Mapped[datetime | None]
+
+    sha256: Mapped[str | None]
+    size_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    media_type: Mapped[str | None]
+    page_count: Mapped[int | None]
+    flags: Mapped[list[Any]] = mapped_column(server_default=text("'[]'::jsonb"))
+    chunks_total: Mapped[int | None]
+    chunks_remaining: Mapped[int | None]
+    document_key: Mapped[str | None]
+    """The bound pages, JSON Lines, once merged."""
+    result_keys: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+    error_code: Mapped[str | None]
+    error_detail: Mapped[str | None]
+
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    finished_at: Mapped[datetime | None]
+
+
+class Chunk(Base):
+    """One page range of a job."""
+
+    __tablename__ = "chunk"
+    __table_args__ = (
+        CheckConstraint("first_page >= 1 AND last_page >= first_page", name="chunk_range_not_empty"),
+        CheckConstraint(_one_of("lane", Lane), name="chunk_lane_known"),
+        CheckConstraint(_one_of("state", ChunkState), name="chunk_state_known"),
+        CheckConstraint(
+            "(state = 'running') = (lease_owner IS NOT NULL) AND (lease_owner IS NULL) = (lease_until IS NULL)",
+            name="chunk_lease_while_running",
+        ),
+        CheckConstraint("state <> 'running' OR attempt > 0", name="chunk_runs_at_an_attempt"),
+        CheckConstraint("state <> 'dead' OR error_code IS NOT NULL", name="chunk_death_has_cause"),
+        UniqueConstraint("job_id", "ordinal", name="chunk_ordinal"),
+        Index("chunk_ready", "lane", "ordinal", postgresql_where=text("state = 'ready'")),
+        Index("chunk_in_flight", "lane", "state", postgresql_where=text("state IN ('admitted', 'running')")),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    """Deterministic, from job, ordinal and range."""
+    job_id: Mapped[UUID] = mapped_column(ForeignKey("job.id", ondelete="CASCADE"))
+    ordinal: Mapped[int]
+    first_page: Mapped[int]
+    last_page: Mapped[int]
+    lane: Mapped[str]
+    state: Mapped[str] = mapped_column(server_default=text(f"'{ChunkState.READY}'"))
+    attempt: Mapped[int] = mapped_column(server_default=text("0"))
+    """Claims so far; the fence."""
+    failures: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
+    lost: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
+    lease_owner: Mapped[str | None]
+    lease_until: Mapped[datetime | None]
+    dispatched_at: Mapped[datetime | None]
+    not_before: Mapped[datetime | None]
+    cost_ms: Mapped[int]
+    """Estimated at planning, on one CPU slot."""
+    error_code: Mapped[str | None]
+    error_detail: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class ChunkAttempt(Base):
+    """One claim of a chunk: who, where, when, how it ended."""
+
+    __tablename__ = "chunk_attempt"
+    __table_args__ = (
+        CheckConstraint(_one_of("outcome", AttemptOutcome), name="chunk_attempt_outcome_known"),
+        CheckConstraint("(outcome IS NULL) = (ended_at IS NULL)", name="chunk_attempt_ends_with_outcome"),
+        Index("chunk_attempt_by_device", "device_id", "started_at"),
+    )
+
+    chunk_id: Mapped[UUID] = mapped_column(ForeignKey("chunk.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    owner: Mapped[str]
+    device_id: Mapped[str]
+    started_at: Mapped[datetime] = mapped_column(server_default=text("clock_timestamp()"))
+    ended_at: Mapped[datetime | None]
+    outcome: Mapped[str | None]
+    error_code: Mapped[str | None]
+    error_detail: Mapped[str | None]
+    pages_done: Mapped[int] = mapped_column(server_default=text("0"))
+    baseline_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """Resident memory of the runner before the chunk."""
+    peak_bytes: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class Page(Base):
+    """The ledger: one row a page, one outcome each."""
+
+    __tablename__ = "page"
+    __table_args__ = (
+        CheckConstraint("number >= 1", name="page_counted_from_1"),
+        CheckConstraint(_one_of("class", PageClass), name="page_class_known"),
+        CheckConstraint(_one_of("outcome", PageOutcome), name="page_outcome_known"),
+        CheckConstraint(
+            "(outcome IS NOT DISTINCT FROM 'failed') = (error_code IS NOT NULL)", name="page_failure_has_cause"
+        ),
+        CheckConstraint("outcome IS NOT NULL OR segment_key IS NULL", name="page_result_needs_outcome"),
+        CheckConstraint(
+            "outcome IS NULL OR outcome = 'failed' OR segment_key IS NOT NULL", name="page_outcome_has_result"
+        ),
+        CheckConstraint("confidence BETWEEN 0 AND 1", name="page_confidence_range"),
+        ForeignKeyConstraint(["chunk_id"], ["chunk.id"], name="page_chunk", ondelete="SET NULL"),
+        Index("page_by_chunk", "chunk_id", postgresql_where=text("chunk_id IS NOT NULL")),
+    )
+
+    job_id: Mapped[UUID] = mapped_column(ForeignKey("job.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    chunk_id: Mapped[UUID | None]
+    """The chunk that made, or gave up, the page."""
+    page_class: Mapped[str] = mapped_column("class")
+    outcome: Mapped[str | None]
+    segment_key: Mapped[str | None]
+    attempt: Mapped[int | None]
+    flags: Mapped[list[Any]] = mapped_column(server_default=text("'[]'::jsonb"))
+    confidence: Mapped[float | None]
+    angle_deg: Mapped[float | None]
+    width_px: Mapped[int | None]
+    height_px: Mapped[int | None]
+    dpi: Mapped[float | None]
+    engine: Mapped[str | None]
+    revision: Mapped[str | None]
+    elapsed_ms: Mapped[int | None]
+    error_code: Mapped[str | None]
+    error_detail: Mapped[str | None]
+
+
+class Device(Base):
+    """One accelerator or CPU slot, and who holds it."""
+
+    __tablename__ = "device"
+    __table_args__ = (
+        CheckConstraint("kind IN ('cpu', 'cuda')", name="device_kind_known"),
+        CheckConstraint(_one_of("state", DeviceState), name="device_state_known"),
+        CheckConstraint("(lease_owner IS NULL) = (lease_until IS NULL)", name="device_lease_whole"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    """`host/name`, e.g. `scan-3/cpu:0`."""
+    host: Mapped[str]
+    name: Mapped[str]
+    kind: Mapped[str]
+    lanes: Mapped[list[Any]]
+    """The lanes it serves."""
+    state: Mapped[str] = mapped_column(server_default=text(f"'{DeviceState.FREE}'"))
+    lease_owner: Mapped[str | None]
+    lease_until: Mapped[datetime | None]
+    total_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    baseline_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    peak_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    engine: Mapped[str | None]
+    revision: Mapped[str | None]
+    updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class Event(Base):
+    """Append-only trail of every move; triggers write it, whoever moves the row."""
+
+    __tablename__ = "event"
+    __table_args__ = (Index("event_by_job", "job_id", "id"),)
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    at: Mapped[datetime] = mapped_column(server_default=text("clock_timestamp()"))
+    job_id: Mapped[UUID] = mapped_column(ForeignKey("job.id", ondelete="CASCADE"))
+    chunk_id: Mapped[UUID | None]
+    actor: Mapped[str]
+    """The connection's application_name."""
+    kind: Mapped[str]
+    """`job.<state>` or `chunk.<state>`."""
+    detail: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
