@@ -34,9 +34,9 @@ class BlockKind(StrEnum):
     FOOTER = "footer"
 
 
-def _check_confidence(value: float | None) -> None:
+def _check_share(what: str, value: float | None) -> None:
     if value is not None and not 0.0 <= value <= 1.0:
-        raise ValueError(f"a confidence lies in [0, 1], got {value}")
+        raise ValueError(f"a {what} lies in [0, 1], got {value}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,17 +49,21 @@ class Line:
     """None for a text layer: nobody guessed."""
 
     def __post_init__(self) -> None:
-        _check_confidence(self.confidence)
+        _check_share("confidence", self.confidence)
         if len(self.polygon) < 3:
             raise ValueError("a polygon has at least three corners")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Lines that belong together, in reading order."""
+    """Lines that belong together, in reading order; at least one."""
 
     kind: BlockKind
     lines: tuple[Line, ...]
+
+    def __post_init__(self) -> None:
+        if not self.lines:
+            raise ValueError("a block holds at least one line")
 
     @property
     def text(self) -> str:
@@ -80,6 +84,9 @@ class Flag:
 
     name: str
     score: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_share("score", self.score)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,98 @@
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.domain.errors import ErrorCode, Rejected
+from pipeline.domain.options import JobOptions, LanePolicy, OutputFormat, options_to_json, parse_options
+from tests.builders import STEADY
+
+
+def refusal(options):
+    with pytest.raises(Rejected) as refused:
+        parse_options(options)
+    assert refused.value.code is ErrorCode.INVALID_OPTIONS
+    return refused.value.message
+
+
+def test_a_row_without_options_gets_the_defaults():
+    assert parse_options({}) == JobOptions(
+        lane=LanePolicy.AUTO,
+        engine=None,
+        dpi=None,
+        formats=(OutputFormat.JSON, OutputFormat.MARKDOWN, OutputFormat.TEXT),
+    )
+
+
+def test_all_options_are_read():
+    options = parse_options({"lane": "gpu", "engine": "rapidocr", "dpi": 300, "formats": ["text", "json", "text"]})
+    assert options == JobOptions(
+        lane=LanePolicy.GPU, engine="rapidocr", dpi=300, formats=(OutputFormat.JSON, OutputFormat.TEXT)
+    )
+
+
+def test_every_problem_is_named_at_once():
+    message = refusal({"lane": "fast", "engine": "", "dpi": 20, "formats": ["pdf"], "langauge": "zh"})
+    for named in ("lane", "'fast'", "engine", "dpi", "20", "formats", "'pdf'", "'langauge'"):
+        assert named in message
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dpi": True},
+        {"dpi": "300"},
+        {"dpi": 35.9},
+        {"dpi": 1201},
+        {"dpi": float("nan")},
+        {"lane": None},
+        {"lane": ["cpu"]},
+        {"engine": "../../etc"},
+        {"engine": 7},
+        {"formats": []},
+        {"formats": "json"},
+        {"formats": [["json"]]},
+        {"formats": None},
+        {"": 1},
+    ],
+)
+def test_a_value_that_is_not_meant_is_refused(options):
+    assert next(iter(options)) in refusal(options)
+
+
+@pytest.mark.parametrize("options", [None, [], "lane", 3])
+def test_options_that_are_no_object_are_refused(options):
+    assert "must be an object" in refusal(options)
+
+
+def test_a_long_wrong_value_is_not_repeated_in_full():
+    assert len(refusal({"lane": "x" * 10_000})) < 200
+
+
+@STEADY
+@given(
+    st.builds(
+        JobOptions,
+        lane=st.sampled_from(LanePolicy),
+        engine=st.none() | st.sampled_from(["rapidocr", "deepseek-ocr2"]),
+        dpi=st.none() | st.floats(36, 1200) | st.integers(36, 1200),
+        formats=st.sets(st.sampled_from(OutputFormat), min_size=1).map(
+            lambda chosen: tuple(name for name in OutputFormat if name in chosen)
+        ),
+    )
+)
+def test_options_written_to_a_row_are_read_back_unchanged(options):
+    assert parse_options(options_to_json(options)) == options
+
+
+@STEADY
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.sampled_from(["lane", "dpi", "formats"]), inner),
+    )
+)
+def test_whatever_json_stands_on_the_row_it_is_read_or_rejected(value):
+    with suppress(Rejected):
+        assert isinstance(parse_options(value), JobOptions)
