@@ -4,15 +4,15 @@ Order, first wins: arguments, environment (`MUNIMENT_*`, levels joined by `__`),
 `MUNIMENT_CONFIG` (default `muniment.toml` in the working directory), what the running embedded stack wrote down.
 """
 
-import json
 import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from pipeline.embedded.state import read_state
 from pipeline.ports import DocumentLimits
 
 
@@ -22,6 +22,10 @@ def default_home() -> Path:
         return Path(named)
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "muniment"
+
+
+class SettingsError(Exception):
+    """The settings can't be used as they are."""
 
 
 class _Section(BaseModel):
@@ -141,18 +145,14 @@ class LogSettings(_Section):
 
 
 class _EmbeddedStackSource(PydanticBaseSettingsSource):
-    """What the embedded stack wrote down when it started: addresses and generated secrets."""
+    """What the embedded stack that runs now has written down: addresses and generated secrets."""
 
     def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
         raise NotImplementedError
 
     def __call__(self) -> dict[str, Any]:
-        try:
-            state = json.loads((default_home() / "state.json").read_text())
-        except (OSError, ValueError):
-            return {}
-        settings: dict[str, Any] = state.get("settings", {})
-        return settings
+        state = read_state(default_home())
+        return state.settings if state else {}
 
 
 class Settings(BaseSettings):
@@ -190,3 +190,12 @@ class Settings(BaseSettings):
             TomlConfigSettingsSource(settings_cls, toml_file=config),
             _EmbeddedStackSource(settings_cls),
         )
+
+
+def read_settings() -> Settings:
+    """Return the settings of this process. Raises: SettingsError, which names all that is wrong, one a line."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        lines = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors(include_input=False)]
+        raise SettingsError("\n".join(lines)) from None

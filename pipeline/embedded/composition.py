@@ -1,0 +1,87 @@
+"""What a stack consists of beside its servers: the processes that do the work, and what each is told."""
+
+import os
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from pipeline.embedded.ports import LOOPBACK
+from pipeline.embedded.services import Servers
+from pipeline.embedded.state import FlowerAccess
+from pipeline.embedded.supervisor import ProcessSpec
+
+_WORK_LAYER = 1
+FLOWER_USER = "muniment"
+
+
+def pipeline_processes(env: Mapping[str, str]) -> list[ProcessSpec]:
+    """Return the processes that move and read documents, in the order of `status`."""
+    return [
+        _process("dispatcher", "dispatcher", env=env),
+        _process("io", "worker", "--queues", "io,render", "--name", "io", env=env),
+        # Starts one worker for each device, and ends them.
+        _process("launcher", "launcher", env=env),
+    ]
+
+
+def flower_process(env: Mapping[str, str], *, home: Path, port: int, password: str) -> tuple[ProcessSpec, FlowerAccess]:
+    """Return Flower and how to reach it; all of it by environment, since a command line is public."""
+    options = {
+        "FLOWER_ADDRESS": LOOPBACK,
+        "FLOWER_PORT": str(port),
+        "FLOWER_BASIC_AUTH": f"{FLOWER_USER}:{password}",
+        "FLOWER_PERSISTENT": "true",
+        "FLOWER_DB": str(home / "flower.db"),
+        "FLOWER_STATE_SAVE_INTERVAL": "30000",
+        "FLOWER_MAX_TASKS": "20000",
+        "FLOWER_PURGE_OFFLINE_WORKERS": "3600",
+        "FLOWER_READ_ONLY": "true",
+    }
+    access = FlowerAccess(url=f"http://{LOOPBACK}:{port}", user=FLOWER_USER, password=password)
+    return _process("flower", "flower", env={**env, **options}), access
+
+
+def server_environment(home: Path, servers: Servers) -> dict[str, str]:
+    """Return the settings of these servers as environment variables, the first source that `Settings` asks."""
+    database, broker, objects = servers.database, servers.broker, servers.objects
+    return {
+        "MUNIMENT_HOME": str(home),
+        "MUNIMENT_DATABASE__URL": database.url.get_secret_value() if database.url else "",
+        "MUNIMENT_BROKER__URL": broker.url.get_secret_value() if broker.url else "",
+        "MUNIMENT_BROKER__KEY_PREFIX": broker.key_prefix,
+        "MUNIMENT_OBJECTS__ENDPOINT": objects.endpoint or "",
+        "MUNIMENT_OBJECTS__ACCESS_KEY": objects.access_key,
+        "MUNIMENT_OBJECTS__SECRET_KEY": objects.secret_key.get_secret_value(),
+        "MUNIMENT_OBJECTS__BUCKET": objects.bucket,
+        "MUNIMENT_OBJECTS__REGION": objects.region,
+        "MUNIMENT_OBJECTS__SECURE": str(objects.secure).lower(),
+    }
+
+
+def process_environment(home: Path, servers: Servers, *, cpu_slots: int | None) -> dict[str, str]:
+    """Return the whole environment of a pipeline process."""
+    devices = {} if cpu_slots is None else {"MUNIMENT_DEVICES__CPU_SLOTS": str(cpu_slots)}
+    return {
+        **os.environ,
+        **server_environment(home, servers),
+        **devices,
+        # A slot is one thread.
+        "OMP_NUM_THREADS": "1",
+        "PYTHONUNBUFFERED": "1",
+        # `python -m` would look for modules in the working directory first, and that is the user's.
+        "PYTHONSAFEPATH": "1",
+    }
+
+
+def _process(name: str, *command: str, env: Mapping[str, str]) -> ProcessSpec:
+    return ProcessSpec(
+        name=name,
+        argv=(sys.executable, "-m", "pipeline.cli", *command),
+        env=env,
+        # Relative paths in settings mean the same to all.
+        folder=Path.cwd(),
+        layer=_WORK_LAYER,
+        # A page in hand is finished; what is lost when it is not, the sweep finds.
+        stop_grace=timedelta(seconds=20),
+    )

@@ -1,0 +1,97 @@
+"""Makes servers usable: the database with the newest schema, and the bucket.
+
+A program of its own, run once at each start of a stack: its imports (0.7 s) run beside the start of the servers, and
+what it loads does not stay in the supervisor. It reads one JSON object from stdin: no secret is on a command line.
+"""
+
+import io
+import json
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import urllib3
+from minio import Minio
+from minio.error import MinioException, S3Error
+from psycopg import sql
+from sqlalchemy.engine import make_url
+
+from pipeline.adapters.database import upgrade
+from pipeline.settings import ObjectSettings
+
+_STORE_WITHIN = timedelta(seconds=30)
+
+
+def prepare_database(url: str) -> None:
+    """Create the database that the URL names, where it is missing, and bring its schema to the newest revision."""
+    parts = make_url(url).set(drivername="postgresql")
+    try:
+        psycopg.connect(parts.render_as_string(hide_password=False), connect_timeout=5).close()
+    except psycopg.OperationalError as error:
+        # The driver gives no SQLSTATE for errors during connection (psycopg 3.3).
+        if f'database "{parts.database}" does not exist' not in str(error):
+            raise
+        create_database(url)
+    upgrade(url)
+
+
+def create_database(url: str, *, template: str | None = None) -> None:
+    """Create the database that the URL names, empty or as a copy."""
+    parts = make_url(url).set(drivername="postgresql")
+    server = parts.set(database="postgres").render_as_string(hide_password=False)
+    with psycopg.connect(server, autocommit=True) as connection:
+        statement = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(parts.database or ""))
+        if template:
+            statement += sql.SQL(" TEMPLATE {}").format(sql.Identifier(template))
+        connection.execute(statement)
+
+
+def prepare_bucket(objects: ObjectSettings) -> None:
+    """Create the bucket where it is missing; its first write, slower than the rest (0.2 s), is made here."""
+    client = store_client(objects)
+    deadline = time.monotonic() + _STORE_WITHIN.total_seconds()
+    while True:
+        try:
+            if not client.bucket_exists(objects.bucket):
+                client.make_bucket(objects.bucket)
+                client.put_object(objects.bucket, "warm-up", io.BytesIO(b"."), 1)
+                client.remove_object(objects.bucket, "warm-up")
+            return
+        except S3Error as error:
+            if (
+                error.code in {"AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId"}
+                or time.monotonic() > deadline
+            ):
+                raise
+        except (MinioException, urllib3.exceptions.HTTPError):
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
+
+
+def store_client(objects: ObjectSettings) -> Minio:
+    """Return a client that fails at once rather than trying for minutes."""
+    return Minio(
+        objects.endpoint or "",
+        access_key=objects.access_key,
+        secret_key=objects.secret_key.get_secret_value(),
+        secure=objects.secure,
+        region=objects.region,
+        http_client=urllib3.PoolManager(retries=False, timeout=10),
+    )
+
+
+def main() -> None:
+    """Do what stdin says; an error ends the program with its traceback."""
+    wanted: dict[str, Any] = json.loads(sys.stdin.read())
+    with ThreadPoolExecutor() as both:
+        bucket = both.submit(prepare_bucket, ObjectSettings.model_validate(wanted["objects"]))
+        prepare_database(wanted["database_url"])
+        bucket.result()
+
+
+if __name__ == "__main__":
+    main()
