@@ -7,7 +7,8 @@ import subprocess
 from datetime import timedelta
 from pathlib import Path
 
-from pipeline.embedded.account import choose_account, data_folder
+from pipeline.embedded import account
+from pipeline.embedded.account import WhenRoot, choose_account, data_folder
 from pipeline.embedded.binaries import postgres_programs
 from pipeline.embedded.errors import StackError
 from pipeline.embedded.files import private_folder, write_private
@@ -18,20 +19,26 @@ USER = DATABASE = "muniment"
 
 
 def postgres_spec(
-    folder: Path, *, port: int, password: str, max_connections: int = 100, fsync: bool = True, namespaces: bool = True
+    folder: Path,
+    *,
+    port: int,
+    password: str,
+    max_connections: int = 100,
+    fsync: bool = True,
+    when_root: WhenRoot = account.DEFAULT,
 ) -> ProcessSpec:
     """Return how to run the server with its data below this folder, made here at the first call (about a second).
 
     Raises: ServerMissing, StackError.
     """
     private_folder(folder)
-    data = data_folder(folder, namespaces=namespaces)
+    data = data_folder(folder, when_root)
     version_file = data / "PG_VERSION"
     version = version_file.read_text().strip() if version_file.exists() else None
     programs = postgres_programs(version)
-    account, programs = choose_account(data, programs, namespaces=namespaces)
+    runs_as, programs = choose_account(data, programs, when_root)
     if version is None:
-        _initialise(data, programs, account, password)
+        _initialise(data, programs, runs_as, password)
     options = {
         "listen_addresses": LOOPBACK,
         "port": port,
@@ -56,7 +63,7 @@ def postgres_spec(
         stop_signal=signal.SIGINT,
         death_signal=signal.SIGINT,
         stop_grace=timedelta(seconds=20),
-        account=account,
+        account=runs_as,
     )
 
 

@@ -20,7 +20,7 @@ from pipeline.settings import BrokerSettings, DatabaseSettings, ObjectSettings, 
 _Where = TypeVar("_Where")
 
 _PORT_ATTEMPTS = 4
-_PORT_TAKEN = ("address already in use", "address in use", "bind:")
+_PORT_TAKEN = ("address already in use", "port allocation failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class EmbeddedServers:
             )
             return given.model_copy(update={"url": SecretStr(broker_url(port=port, password=password))})
 
-        return await _on_free_ports(start)
+        return await on_free_ports(start)
 
     async def _database(self, given: DatabaseSettings) -> DatabaseSettings:
         if given.url:
@@ -123,7 +123,7 @@ class EmbeddedServers:
             await self._supervisor.start(spec)
             return given.model_copy(update={"url": SecretStr(database_url(port=port, password=password))})
 
-        return await _on_free_ports(start)
+        return await on_free_ports(start)
 
     async def _objects(self, given: ObjectSettings) -> ObjectSettings:
         if given.endpoint:
@@ -144,14 +144,14 @@ class EmbeddedServers:
                 }
             )
 
-        return await _on_free_ports(start)
+        return await on_free_ports(start)
 
 
 def _clear(secret: SecretStr | None) -> str:
     return secret.get_secret_value() if secret else ""
 
 
-async def _on_free_ports(start: Callable[[], Awaitable[_Where]]) -> _Where:
+async def on_free_ports(start: Callable[[], Awaitable[_Where]]) -> _Where:
     """Try again on other ports where somebody took one between the look and the listen."""
     for _ in range(_PORT_ATTEMPTS - 1):
         try:
