@@ -8,15 +8,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
+from pipeline.domain.assembly import DocumentHeader
 from pipeline.domain.document import PageFacts
-from pipeline.domain.recognition import Block, EngineIdentity, Flag, Line
+from pipeline.domain.recognition import Block, EngineIdentity, Flag, Line, PageResult
 
-Pixels = npt.NDArray[np.uint8]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+# Quoted, because importing numpy costs 150 ms that the command line and the readers' child process need not pay.
+Pixels: TypeAlias = "npt.NDArray[np.uint8]"
 
 
 # --- documents -------------------------------------------------------------------------------------------------------
@@ -102,6 +105,24 @@ class DocumentOpener(Protocol):
         """Open a file. Raises: Rejected, with one of the document's codes."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What a document says of itself, gathered without rendering it."""
+
+    media_type: str
+    page_count: int
+    flags: tuple[Flag, ...]
+    facts: tuple[PageFacts, ...]
+    """One for each page, in order."""
+
+
+class DocumentInspector(Protocol):
+    """Looks at documents that nobody has looked at yet, so that a hostile one harms no worker."""
+
+    def inspect(self, path: Path) -> Inspection:
+        """Return what a file holds, at least one readable page. Raises: Rejected, with one of the document's codes."""
+
+
 # --- recognition -----------------------------------------------------------------------------------------------------
 
 
@@ -163,3 +184,22 @@ class ObjectStore(Protocol):
 
     def delete(self, keys: Sequence[str]) -> None:
         """Remove objects; those that are not there are no error."""
+
+
+# --- outputs ---------------------------------------------------------------------------------------------------------
+
+
+class WriteDocument(Protocol):
+    """Writes a document in one format, streaming."""
+
+    def __call__(self, header: DocumentHeader, pages: Iterable[PageResult]) -> Iterator[bytes]:
+        """Yield the bytes, a page at a time. Raises: PipelineError (`ledger_broken`), if the pages are not those."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """One format in which a finished document is written."""
+
+    file_name: str
+    media_type: str
+    write: WriteDocument

@@ -31,11 +31,13 @@ class ErrorCode(StrEnum):
     LEASE_EXPIRED = "lease_expired"
     STORE_UNAVAILABLE = "store_unavailable"
     DATABASE_UNAVAILABLE = "database_unavailable"
+    BROKER_UNAVAILABLE = "broker_unavailable"
     ENGINE_UNAVAILABLE = "engine_unavailable"
     # How a job may end that nobody meant to.
     CANCELLED = "cancelled"
     DEADLINE_PASSED = "deadline_passed"
     TOO_MANY_ATTEMPTS = "too_many_attempts"
+    SOME_PAGES_FAILED = "some_pages_failed"
     ALL_PAGES_FAILED = "all_pages_failed"
     LEDGER_BROKEN = "ledger_broken"
     INTERNAL = "internal"

@@ -25,12 +25,17 @@ PROCESS = [ErrorCode.PROCESS_DIED, ErrorCode.STALLED, ErrorCode.OUT_OF_MEMORY]
 SERVICE = [ErrorCode.STORE_UNAVAILABLE, ErrorCode.DATABASE_UNAVAILABLE, ErrorCode.ENGINE_UNAVAILABLE]
 
 
+def counted(code, failures, lost):
+    return {"failures": failures + (not counts_as_lost(code)), "lost": lost + counts_as_lost(code)}
+
+
 def chunk(code, *, failures=0, lost=0, pages_left=10, limits=LIMITS, jitter=0.0):
-    return decide(code, failures=failures, lost=lost, pages_left=pages_left, limits=limits, jitter=jitter)
+    """Decide after an attempt that followed so many failed and lost ones."""
+    return decide(code, **counted(code, failures, lost), pages_left=pages_left, limits=limits, jitter=jitter)
 
 
 def step(code, *, failures=0, lost=0, jitter=0.0):
-    return decide_step(code, failures=failures, lost=lost, limits=LIMITS, jitter=jitter)
+    return decide_step(code, **counted(code, failures, lost), limits=LIMITS, jitter=jitter)
 
 
 codes = st.sampled_from(ErrorCode)

@@ -1,0 +1,23 @@
+"""Writes `document.txt`: lines as they stand on the pages, pages apart by a form feed and nothing else."""
+
+from collections.abc import Iterable, Iterator
+
+from pipeline.adapters.writers.page_check import checked
+from pipeline.domain.assembly import DocumentHeader
+from pipeline.domain.recognition import PageResult
+from pipeline.domain.serialisation import normalised
+
+PAGE_MARK = "\f"
+
+
+def write_text(header: DocumentHeader, pages: Iterable[PageResult]) -> Iterator[bytes]:
+    """Yield the document's text in UTF-8; split at the form feeds it has exactly one part for each page.
+
+    A page without text is an empty part, any other ends with a line feed.
+
+    Raises: PipelineError (`ledger_broken`), if the pages are not those of the header; what was yielded is void then.
+    """
+    for page in checked(header, pages):
+        mark = "" if page.number == 1 else PAGE_MARK
+        text = normalised(page).text
+        yield f"{mark}{text}\n".encode() if text else mark.encode()
