@@ -1,0 +1,120 @@
+"""What a submitter may ask for with a document, read from the job row's `options` and judged all at once."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from pipeline.domain.errors import ErrorCode, Rejected
+
+
+class LanePolicy(StrEnum):
+    """Which devices may take a document's chunks."""
+
+    AUTO = "auto"
+    """An accelerator for long documents where one is live, else the CPU."""
+    CPU = "cpu"
+    GPU = "gpu"
+    """Wait for whoever serves the `gpu` queue."""
+
+
+class OutputFormat(StrEnum):
+    """A form in which the finished document is written."""
+
+    JSON = "json"
+    MARKDOWN = "markdown"
+    TEXT = "text"
+
+
+MIN_DPI = 36
+MAX_DPI = 1200
+
+_ENGINE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_SHOWN = 40
+"""Characters of a wrong value that a message repeats; the row's text may be of any length."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """One document's options; what was not asked for is left to the settings."""
+
+    lane: LanePolicy = LanePolicy.AUTO
+    engine: str | None = None
+    dpi: float | None = None
+    """What scans are rendered at, 36 to 1200."""
+    formats: tuple[OutputFormat, ...] = tuple(OutputFormat)
+    """Each once, in the order of `OutputFormat`."""
+
+
+def parse_options(options: object) -> JobOptions:
+    """Return the options that a job row asks for.
+
+    Raises: Rejected (`invalid_options`), naming every problem at once.
+    """
+    if not isinstance(options, Mapping):
+        raise Rejected(ErrorCode.INVALID_OPTIONS, f"options must be an object, not {_show(options)}")
+    problems = [
+        f"unknown option {_show(name)}; known are {', '.join(_PARSERS)}" for name in options if name not in _PARSERS
+    ]
+    parsed: dict[str, Any] = {}
+    for name, parse in _PARSERS.items():
+        if name in options:
+            try:
+                parsed[name] = parse(options[name])
+            except ValueError as problem:
+                problems.append(f"{name} {problem}")
+    if problems:
+        raise Rejected(ErrorCode.INVALID_OPTIONS, "; ".join(problems))
+    return JobOptions(**parsed)
+
+
+def options_to_json(options: JobOptions) -> dict[str, Any]:
+    """Return the options as they stand on a job row; `parse_options` gives them back."""
+    return {
+        "lane": options.lane.value,
+        "engine": options.engine,
+        "dpi": options.dpi,
+        "formats": [name.value for name in options.formats],
+    }
+
+
+def _parse_lane(value: object) -> LanePolicy:
+    if not isinstance(value, str) or value not in set(LanePolicy):
+        raise ValueError(f"must be one of {', '.join(LanePolicy)}, not {_show(value)}")
+    return LanePolicy(value)
+
+
+def _parse_engine(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _ENGINE_NAME.fullmatch(value):
+        raise ValueError(f"must be an engine's name such as rapidocr, not {_show(value)}")
+    return value
+
+
+def _parse_dpi(value: object) -> float | None:
+    if value is None:
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not MIN_DPI <= value <= MAX_DPI:  # type: ignore[operator]
+        raise ValueError(f"must be a number from {MIN_DPI} to {MAX_DPI}, not {_show(value)}")
+    return value  # type: ignore[return-value]
+
+
+def _parse_formats(value: object) -> tuple[OutputFormat, ...]:
+    known = ", ".join(OutputFormat)
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError(f"must be a list of at least one of {known}, not {_show(value)}")
+    wrong = [_show(name) for name in value if not isinstance(name, str) or name not in set(OutputFormat)]
+    if wrong:
+        raise ValueError(f"must be a list of {known}, without {', '.join(wrong)}")
+    return tuple(name for name in OutputFormat if name in value)
+
+
+_PARSERS = {"lane": _parse_lane, "engine": _parse_engine, "dpi": _parse_dpi, "formats": _parse_formats}
+
+
+def _show(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
