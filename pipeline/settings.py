@@ -5,6 +5,7 @@ Order, first wins: arguments, environment (`MUNIMENT_*`, levels joined by `__`),
 """
 
 import os
+import tempfile
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -135,6 +136,10 @@ class DeviceSettings(_Section):
     cpu_slots: int | None = Field(default=None, ge=0)
     """Processes that recognise on the CPU, one thread each; default: one for each core."""
     engine: str = "rapidocr"
+    lock_folder: Path = Field(default_factory=lambda: default_home() / "locks")
+    """Where workers of this host lock their devices; one folder for all that share a device."""
+    temporary_folder: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"muniment-{os.getuid()}")
+    """Where runners keep the originals that they are reading; a folder for each device, emptied at its start."""
 
 
 class LogSettings(_Section):

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import SecretStr
@@ -19,6 +20,9 @@ from pipeline.embedded.services import ServerOptions, Servers
 from pipeline.embedded.serving import ATTACHED_LOCK, StackOptions
 from pipeline.embedded.stack import read_state, share
 from pipeline.settings import BrokerSettings, DatabaseSettings, ObjectSettings, Settings
+
+if TYPE_CHECKING:
+    from tests.rows import Rows
 
 BROKER_DATABASES = 512
 TEMPLATE = "muniment_template"
@@ -175,3 +179,13 @@ def settings(servers: Servers) -> Settings:
 def environment(servers: Servers, tmp_path: Path) -> dict[str, str]:
     """The same settings as environment variables, to be added to those of a child process."""
     return {**server_environment(tmp_path / "home", servers), "MUNIMENT_CONFIG": os.devnull}
+
+
+@pytest.fixture
+def rows(database_url: str) -> Iterator["Rows"]:
+    """The moves over the test's own database."""
+    from tests.rows import Rows
+
+    made = Rows(database_url)
+    yield made
+    made.engine.dispose()

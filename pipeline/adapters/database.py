@@ -40,7 +40,10 @@ def connect(url: str, *, actor: str, pool_size: int = 2) -> Engine:
 
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
-    """Open a transaction; committed at the end, rolled back on any error. Raises: Transient (`database_unavailable`)."""
+    """Open a transaction; committed at the end, rolled back on any error.
+
+    Raises: Transient (`database_unavailable`).
+    """
     try:
         with engine.begin() as connection:
             yield connection

@@ -43,6 +43,11 @@ class Lane(StrEnum):
     CPU = "cpu"
     GPU = "gpu"
 
+    @property
+    def renders_ahead(self) -> bool:
+        """Whether pages are rendered on a queue of their own first, so that the device never waits for it."""
+        return self is Lane.GPU
+
 
 class PageClass(StrEnum):
     """How a page will get its text, judged before it is rendered."""

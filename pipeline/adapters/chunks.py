@@ -1,0 +1,336 @@
+"""The moves of a chunk, fenced; whoever ends the last chunk of a job makes its merge due in the same transaction.
+
+Locks are taken in one order everywhere, the chunk's row before its job's, so that no two moves wait for each other.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, assert_never
+from uuid import UUID
+
+from sqlalchemy import Connection, Engine, exists, func, insert, literal, select, text, update
+
+from pipeline.adapters.database import transaction
+from pipeline.adapters.jobs import NOW, flags_to_json
+from pipeline.adapters.tables import Chunk, ChunkAttempt, Job, Page
+from pipeline.domain.document import ChunkId, JobId, Lane, PageClass, PageRange, chunk_id
+from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
+from pipeline.domain.recognition import PageOutcome
+from pipeline.domain.retry import ChunkDecision, GiveUp, Retry, Split, counts_as_lost, split_range
+from pipeline.domain.states import AttemptOutcome, ChunkState, JobState
+from pipeline.row_ports import ChunkClaim, ClaimedChunk, Hold, Measured, PageEntry, PageTask
+
+_ENTER = text("""
+    UPDATE page SET
+        outcome = entry.outcome, segment_key = entry.segment_key, chunk_id = :chunk_id, attempt = :attempt,
+        flags = entry.flags, confidence = entry.confidence, angle_deg = entry.angle_deg, width_px = entry.width_px,
+        height_px = entry.height_px, dpi = entry.dpi, engine = entry.engine, revision = entry.revision,
+        elapsed_ms = entry.elapsed_ms, error_code = entry.error_code, error_detail = entry.error_detail
+    FROM jsonb_to_recordset(CAST(:entries AS jsonb)) AS entry(
+        number int, outcome text, segment_key text, flags jsonb, confidence float8, angle_deg float8, width_px int,
+        height_px int, dpi float8, engine text, revision text, elapsed_ms int, error_code text, error_detail text)
+    WHERE page.job_id = :job_id AND page.number = entry.number AND page.outcome IS NULL
+""")
+
+
+class PostgresChunkMoves:
+    """ChunkMoves over Postgres. `owner` names this process, uniquely, on the leases that it takes."""
+
+    def __init__(self, engine: Engine, *, owner: str, lease: timedelta) -> None:
+        self._engine = engine
+        self._owner = owner
+        self._lease = lease
+
+    def peek(self, chunk: ChunkId, attempt: int) -> ClaimedChunk:
+        """Return what a claim at this attempt would get, without claiming, or raise StaleMove."""
+        with transaction(self._engine) as connection:
+            row = connection.execute(select(Chunk).where(*_claimable(chunk, attempt))).one_or_none()
+            return self._claimed(connection, chunk, attempt, row)
+
+    def claim(self, chunk: ChunkId, attempt: int, *, device_id: str) -> ClaimedChunk:
+        """Take the chunk at this attempt, or raise StaleMove."""
+        statement = (
+            update(Chunk)
+            .where(*_claimable(chunk, attempt))
+            .values(
+                state=ChunkState.RUNNING,
+                attempt=attempt,
+                lease_owner=self._owner,
+                lease_until=NOW + self._lease,
+            )
+            .returning(Chunk)
+        )
+        with transaction(self._engine) as connection:
+            row = connection.execute(statement).one_or_none()
+            claimed = self._claimed(connection, chunk, attempt, row)
+            connection.execute(
+                insert(ChunkAttempt).values(chunk_id=chunk, attempt=attempt, owner=self._owner, device_id=device_id)
+            )
+        return claimed
+
+    def _claimed(self, connection: Connection, chunk: ChunkId, attempt: int, row: Any) -> ClaimedChunk:
+        if row is None:
+            raise StaleMove(f"chunk {chunk} is not to be had at attempt {attempt}")
+        job = connection.execute(select(Job.sha256, Job.size_bytes, Job.options).where(Job.id == row.job_id)).one()
+        pages = connection.execute(
+            select(Page.number, Page.page_class.label("page_class")).where(*_without_outcome(row.job_id, row)).order_by(Page.number)
+        )
+        return ClaimedChunk(
+            claim=ChunkClaim(chunk_id=chunk, job_id=row.job_id, attempt=attempt, owner=self._owner),
+            lane=Lane(row.lane),
+            pages=tuple(PageTask(number=page.number, page_class=PageClass(page.page_class)) for page in pages),
+            sha256=job.sha256,
+            size_bytes=job.size_bytes,
+            options=job.options,
+            failures=row.failures,
+            lost=row.lost,
+        )
+
+    def renew(self, claim: ChunkClaim) -> Hold:
+        """Extend the lease and say whether to go on."""
+        with transaction(self._engine) as connection:
+            self._extend(connection, claim)
+            return _hold(connection, claim)
+
+    def look(self, claim: ChunkClaim) -> Hold:
+        """Say whether to go on, without extending the lease."""
+        with transaction(self._engine) as connection:
+            found = connection.execute(select(Chunk.id).where(*_held(claim))).one_or_none()
+            if found is None:
+                raise StaleMove(f"chunk {claim.chunk_id} is no longer held at attempt {claim.attempt}")
+            return _hold(connection, claim)
+
+    def record(self, claim: ChunkClaim, pages: Sequence[PageEntry]) -> Hold:
+        """Enter finished pages into the ledger, extend the lease, and say whether to go on."""
+        with transaction(self._engine) as connection:
+            self._extend(connection, claim)
+            entered = connection.execute(
+                _ENTER,
+                {
+                    "job_id": claim.job_id,
+                    "chunk_id": claim.chunk_id,
+                    "attempt": claim.attempt,
+                    "entries": json.dumps([_entry_row(page) for page in pages]),
+                },
+            ).rowcount
+            if entered != len(pages):
+                numbers = [page.number for page in pages]
+                raise PipelineError(
+                    ErrorCode.LEDGER_BROKEN, f"job {claim.job_id}: of pages {numbers} only {entered} had no outcome yet"
+                )
+            connection.execute(
+                update(ChunkAttempt)
+                .where(ChunkAttempt.chunk_id == claim.chunk_id, ChunkAttempt.attempt == claim.attempt)
+                .values(pages_done=ChunkAttempt.pages_done + entered)
+            )
+            return _hold(connection, claim)
+
+    def finish(self, claim: ChunkClaim, measured: Measured) -> None:
+        """End the chunk as done; if it was its job's last, the job's merge is due."""
+        with transaction(self._engine) as connection:
+            chunk = _leave(connection, claim, ChunkState.DONE)
+            if missing := _unfinished(connection, claim.job_id, chunk):
+                raise PipelineError(
+                    ErrorCode.LEDGER_BROKEN, f"chunk {claim.chunk_id} ended without an outcome for pages {missing}"
+                )
+            _end_attempt(connection, claim, AttemptOutcome.DONE, measured)
+            _count_down(connection, claim.job_id)
+
+    def fail(
+        self, claim: ChunkClaim, error: PipelineError, decision: ChunkDecision, measured: Measured, suspect: int | None
+    ) -> None:
+        """Record a failed attempt and do as the decision says."""
+        with transaction(self._engine) as connection:
+            _end_attempt(connection, claim, AttemptOutcome.FAILED, measured, error)
+            obey(connection, claim, error, decision, suspect)
+
+    def hand_back(self, claim: ChunkClaim, outcome: AttemptOutcome, measured: Measured) -> None:
+        """Stop at a page border without blame: drained (due again at once) or cancelled."""
+        to = ChunkState.CANCELLED if outcome is AttemptOutcome.CANCELLED else ChunkState.READY
+        with transaction(self._engine) as connection:
+            _leave(connection, claim, to)
+            _end_attempt(connection, claim, outcome, measured)
+            if to is ChunkState.CANCELLED:
+                _count_down(connection, claim.job_id)
+
+    def _extend(self, connection: Connection, claim: ChunkClaim) -> None:
+        statement = update(Chunk).where(*_held(claim)).values(lease_until=NOW + self._lease)
+        if connection.execute(statement).rowcount != 1:
+            raise StaleMove(f"chunk {claim.chunk_id} is no longer held at attempt {claim.attempt}")
+
+
+def obey(
+    connection: Connection, claim: ChunkClaim, error: PipelineError, decision: ChunkDecision, suspect: int | None = None
+) -> None:
+    """Move a chunk out of a failed or lost attempt. Raises: StaleMove, if the claim is no longer the row's."""
+    match decision:
+        case Retry(after=after):
+            counted = Chunk.lost if counts_as_lost(error.code) else Chunk.failures
+            _leave(connection, claim, ChunkState.READY, error, {counted.key: counted + 1, "not_before": NOW + after})
+        case Split():
+            chunk = _leave(connection, claim, ChunkState.SPLIT, error)
+            children = split_range(_unfinished(connection, claim.job_id, chunk), suspect=suspect)
+            _replace(connection, claim.job_id, chunk, children)
+        case GiveUp(code=code):
+            chunk = _leave(connection, claim, ChunkState.DEAD, PipelineError(code, error.message))
+            connection.execute(
+                update(Page)
+                .where(*_without_outcome(claim.job_id, chunk))
+                .values(
+                    outcome=PageOutcome.FAILED,
+                    chunk_id=claim.chunk_id,
+                    attempt=claim.attempt,
+                    error_code=code,
+                    error_detail=error.message,
+                )
+            )
+            _count_down(connection, claim.job_id)
+        case _:
+            assert_never(decision)
+
+
+def _claimable(chunk: ChunkId, attempt: int) -> tuple[Any, ...]:
+    live_job = exists().where(Job.id == Chunk.job_id, Job.state == JobState.RUNNING, Job.cancel_requested.is_(False))
+    return (Chunk.id == chunk, Chunk.state == ChunkState.ADMITTED, Chunk.attempt == attempt - 1, live_job)
+
+
+def _held(claim: ChunkClaim) -> tuple[Any, ...]:
+    return (
+        Chunk.id == claim.chunk_id,
+        Chunk.state == ChunkState.RUNNING,
+        Chunk.attempt == claim.attempt,
+        Chunk.lease_owner == literal(claim.owner),
+    )
+
+
+def _hold(connection: Connection, claim: ChunkClaim) -> Hold:
+    cancelled = connection.execute(select(Job.cancel_requested).where(Job.id == claim.job_id)).scalar_one()
+    return Hold.CANCEL if cancelled else Hold.GO_ON
+
+
+def _leave(
+    connection: Connection,
+    claim: ChunkClaim,
+    to: ChunkState,
+    error: PipelineError | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> Any:
+    """Move the chunk out of running; return its row."""
+    values = {
+        "state": to,
+        "lease_owner": None,
+        "lease_until": None,
+        "dispatched_at": None,
+        "error_code": error.code if error else None,
+        "error_detail": error.message if error else None,
+    } | dict(more or {})
+    row = connection.execute(update(Chunk).where(*_held(claim)).values(values).returning(Chunk)).one_or_none()
+    if row is None:
+        raise StaleMove(f"chunk {claim.chunk_id} is no longer held at attempt {claim.attempt}")
+    return row
+
+
+def _end_attempt(
+    connection: Connection,
+    claim: ChunkClaim,
+    outcome: AttemptOutcome,
+    measured: Measured,
+    error: PipelineError | None = None,
+) -> None:
+    connection.execute(
+        update(ChunkAttempt)
+        .where(ChunkAttempt.chunk_id == claim.chunk_id, ChunkAttempt.attempt == claim.attempt)
+        .values(
+            ended_at=NOW,
+            outcome=outcome,
+            error_code=error.code if error else None,
+            error_detail=error.message if error else None,
+            baseline_bytes=measured.baseline_bytes,
+            peak_bytes=measured.peak_bytes,
+        )
+    )
+
+
+def _without_outcome(job_id: JobId, chunk: Any) -> tuple[Any, ...]:
+    return (
+        Page.job_id == job_id,
+        Page.number.between(chunk.first_page, chunk.last_page),
+        Page.outcome.is_(None),
+    )
+
+
+def _unfinished(connection: Connection, job_id: JobId, chunk: Any) -> list[int]:
+    statement = select(Page.number).where(*_without_outcome(job_id, chunk)).order_by(Page.number)
+    return list(connection.execute(statement).scalars())
+
+
+def _replace(connection: Connection, job_id: JobId, chunk: Any, children: Sequence[PageRange]) -> None:
+    """Write smaller chunks in the place of one, and count them."""
+    # The job's row first: it serialises the numbering of new chunks.
+    connection.execute(
+        update(Job)
+        .where(Job.id == job_id)
+        .values(
+            chunks_total=Job.chunks_total + len(children), chunks_remaining=Job.chunks_remaining + len(children) - 1
+        )
+    )
+    highest: int = connection.execute(select(func.max(Chunk.ordinal)).where(Chunk.job_id == job_id)).scalar_one()
+    pages_before = chunk.last_page - chunk.first_page + 1
+    connection.execute(
+        insert(Chunk),
+        [
+            {
+                "id": chunk_id(job_id, ordinal, pages),
+                "job_id": job_id,
+                "ordinal": ordinal,
+                "first_page": pages.first,
+                "last_page": pages.last,
+                "lane": chunk.lane,
+                "cost_ms": chunk.cost_ms * len(pages) // pages_before,
+            }
+            for ordinal, pages in enumerate(children, start=highest + 1)
+        ],
+    )
+
+
+def _count_down(connection: Connection, job_id: JobId) -> None:
+    """Count one chunk of the job as ended; whoever reads zero makes the merge due."""
+    remaining = connection.execute(
+        update(Job)
+        .where(Job.id == job_id)
+        .values(chunks_remaining=Job.chunks_remaining - 1)
+        .returning(Job.chunks_remaining)
+    ).scalar_one()
+    if remaining == 0:
+        connection.execute(
+            update(Job)
+            .where(Job.id == job_id, Job.state == JobState.RUNNING, Job.cancel_requested.is_(False))
+            .values(state=JobState.MERGING, dispatched_at=None, not_before=None)
+        )
+
+
+def _entry_row(page: PageEntry) -> dict[str, Any]:
+    return {
+        "number": page.number,
+        "outcome": page.outcome,
+        "segment_key": page.segment_key,
+        "flags": flags_to_json(page.flags),
+        "confidence": page.confidence,
+        "angle_deg": page.angle_deg,
+        "width_px": page.width_px,
+        "height_px": page.height_px,
+        "dpi": page.dpi,
+        "engine": page.engine,
+        "revision": page.revision,
+        "elapsed_ms": page.elapsed_ms,
+        "error_code": page.error_code,
+        "error_detail": page.error_detail,
+    }
+
+
+def lost_claim(row: Any) -> ChunkClaim:
+    """Return the claim that stands on a chunk's row."""
+    return ChunkClaim(
+        chunk_id=ChunkId(UUID(str(row.id))), job_id=JobId(row.job_id), attempt=row.attempt, owner=row.lease_owner
+    )

@@ -1,0 +1,202 @@
+"""The moves of a job, as guarded updates: from this state, at this attempt, by this owner, else nothing."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Update, func, insert, literal, update
+
+from pipeline.adapters.database import transaction
+from pipeline.adapters.tables import Chunk, Job, Page
+from pipeline.domain.document import JobId, PlannedChunk, chunk_id
+from pipeline.domain.errors import PipelineError, StaleMove
+from pipeline.domain.recognition import Flag
+from pipeline.domain.retry import counts_as_lost
+from pipeline.domain.states import JOB_MOVES, STEP_OF, JobState, Step, chain_from
+from pipeline.ports import Inspection
+from pipeline.row_ports import ClaimedJob, JobClaim, StoredOriginal
+
+STATE_OF = {step: state for state, step in STEP_OF.items()}
+NOW = func.clock_timestamp()
+
+
+def flags_to_json(flags: Sequence[Flag]) -> list[dict[str, Any]]:
+    """Return flags as they stand in rows."""
+    return [{"name": flag.name, "score": flag.score} for flag in flags]
+
+
+def flags_from_json(rows: Sequence[Mapping[str, Any]]) -> tuple[Flag, ...]:
+    """Return flags as they stand in code."""
+    return tuple(Flag(name=row["name"], score=row.get("score")) for row in rows)
+
+
+class PostgresJobSteps:
+    """JobSteps over Postgres. `owner` names this process, uniquely, on the leases that it takes."""
+
+    def __init__(self, engine: Engine, *, owner: str, lease: timedelta) -> None:
+        self._engine = engine
+        self._owner = owner
+        self._lease = lease
+
+    def claim(self, job_id: JobId, step: Step, attempt: int) -> ClaimedJob:
+        """Take the step at this attempt, or raise StaleMove."""
+        claim = JobClaim(job_id=job_id, step=step, attempt=attempt, owner=self._owner)
+        statement = (
+            update(Job)
+            .where(
+                Job.id == job_id,
+                Job.state == STATE_OF[step],
+                Job.attempt == attempt - 1,
+                Job.lease_owner.is_(None),
+                Job.cancel_requested.is_(False),
+            )
+            .values(attempt=attempt, lease_owner=self._owner, lease_until=NOW + self._lease)
+            .returning(Job)
+        )
+        with transaction(self._engine) as connection:
+            row = connection.execute(statement).one_or_none()
+        if row is None:
+            raise StaleMove(f"job {job_id} does not wait for {step} at attempt {attempt}")
+        return ClaimedJob(
+            claim=claim,
+            source_uri=row.source_uri,
+            upload_key=row.upload_key,
+            source_name=row.source_name,
+            options=row.options,
+            sha256=row.sha256,
+            size_bytes=row.size_bytes,
+            media_type=row.media_type,
+            page_count=row.page_count,
+            flags=flags_from_json(row.flags),
+            document_key=row.document_key,
+            result_keys=row.result_keys,
+            failures=row.failures,
+            lost=row.lost,
+            created_at=row.created_at,
+        )
+
+    def renew(self, claim: JobClaim) -> None:
+        """Extend the lease."""
+        self._write(claim, {"lease_until": NOW + self._lease})
+
+    def ingested(self, claim: JobClaim, original: StoredOriginal) -> None:
+        """Move on to planning."""
+        self._advance(
+            claim,
+            JobState.PLANNING,
+            sha256=original.sha256,
+            size_bytes=original.size_bytes,
+            media_type=original.media_type,
+        )
+
+    def planned(self, claim: JobClaim, inspection: Inspection, chunks: Sequence[PlannedChunk]) -> None:
+        """Write all pages and chunks, and set the job running, in one transaction."""
+        ids = {planned: chunk_id(claim.job_id, planned.ordinal, planned.pages) for planned in chunks}
+        chunk_of = {number: ids[planned] for planned in chunks for number in planned.pages}
+        with transaction(self._engine) as connection:
+            values = {
+                "page_count": inspection.page_count,
+                "flags": flags_to_json(inspection.flags),
+                "chunks_total": len(chunks),
+                "chunks_remaining": len(chunks),
+            }
+            _guarded(connection, claim, _moved(claim, JobState.RUNNING, values))
+            connection.execute(insert(Chunk), [_chunk_row(claim.job_id, ids[planned], planned) for planned in chunks])
+            connection.execute(
+                insert(Page),
+                [
+                    {
+                        "job_id": claim.job_id,
+                        "number": facts.number,
+                        "chunk_id": chunk_of[facts.number],
+                        "class": facts.page_class,
+                    }
+                    for facts in inspection.facts
+                ],
+            )
+
+    def merged(self, claim: JobClaim, document_key: str) -> None:
+        """Move on to exporting."""
+        self._advance(claim, JobState.EXPORTING, document_key=document_key)
+
+    def exported(self, claim: JobClaim, result_keys: Mapping[str, str]) -> None:
+        """Move on to delivering."""
+        self._advance(claim, JobState.DELIVERING, result_keys=dict(result_keys))
+
+    def end(self, claim: JobClaim, state: JobState, error: PipelineError | None = None) -> None:
+        """End the job."""
+        self._advance(
+            claim,
+            state,
+            finished_at=NOW,
+            error_code=error.code if error else None,
+            error_detail=error.message if error else None,
+        )
+
+    def put_back(self, claim: JobClaim, error: PipelineError, after: timedelta) -> None:
+        """Give the step up for now; the attempt is counted."""
+        counted = Job.lost if counts_as_lost(error.code) else Job.failures
+        self._write(
+            claim,
+            {
+                "lease_owner": None,
+                "lease_until": None,
+                "dispatched_at": None,
+                "not_before": NOW + after,
+                counted.key: counted + 1,
+                "error_code": error.code,
+                "error_detail": error.message,
+            },
+        )
+
+    def _advance(self, claim: JobClaim, to: JobState, **values: Any) -> None:
+        self._write(claim, _moved(claim, to, values))
+
+    def _write(self, claim: JobClaim, values: dict[str, Any]) -> None:
+        with transaction(self._engine) as connection:
+            _guarded(connection, claim, values)
+
+
+def _moved(claim: JobClaim, to: JobState, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a move out of a finished step; the next one of its chain has already been sent."""
+    if to not in JOB_MOVES[STATE_OF[claim.step]]:
+        raise ValueError(f"no move from {STATE_OF[claim.step]} to {to}")
+    follows_in_chain = STEP_OF.get(to) in chain_from(claim.step)
+    return {
+        "state": to,
+        "lease_owner": None,
+        "lease_until": None,
+        "dispatched_at": NOW if follows_in_chain else None,
+        "not_before": None,
+        "failures": 0,
+        "lost": 0,
+        "error_code": None,
+        "error_detail": None,
+    } | values
+
+
+def _guarded(connection: Connection, claim: JobClaim, values: dict[str, Any]) -> None:
+    statement: Update = (
+        update(Job)
+        .where(
+            Job.id == claim.job_id,
+            Job.state == STATE_OF[claim.step],
+            Job.attempt == claim.attempt,
+            Job.lease_owner == literal(claim.owner),
+        )
+        .values(values)
+    )
+    if connection.execute(statement).rowcount != 1:
+        raise StaleMove(f"job {claim.job_id} no longer is at {claim.step}, attempt {claim.attempt}, for {claim.owner}")
+
+
+def _chunk_row(job_id: JobId, id_: Any, planned: PlannedChunk) -> dict[str, Any]:
+    return {
+        "id": id_,
+        "job_id": job_id,
+        "ordinal": planned.ordinal,
+        "first_page": planned.pages.first,
+        "last_page": planned.pages.last,
+        "lane": planned.lane,
+        "cost_ms": planned.cost_ms,
+    }

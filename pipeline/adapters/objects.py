@@ -1,0 +1,147 @@
+"""Objects in any S3 store, through the MinIO SDK; the only module that knows it."""
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import urllib3
+from minio import Minio
+from minio.deleteobjects import DeleteObject
+from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
+
+from pipeline.domain.errors import ErrorCode, Rejected, Transient
+from pipeline.settings import ObjectSettings
+
+_PART_BYTES = 8 * 1024 * 1024
+"""S3 wants parts of at least 5 MiB; at most 10,000 of them bound an object at 80 GB."""
+_PIECE_BYTES = 1024 * 1024
+_MISSING = {"NoSuchKey", "NoSuchBucket", "NoSuchObject", "ResourceNotFound"}
+_DENIED = {"AccessDenied", "InvalidBucketName"}
+
+
+class S3Objects:
+    """ObjectStore over S3. Safe to share between threads; build it after a fork."""
+
+    def __init__(self, settings: ObjectSettings) -> None:
+        if settings.endpoint is None:
+            raise ValueError("objects.endpoint is not set: start the embedded stack, or name an S3 store")
+        self._bucket = settings.bucket
+        self._client = Minio(
+            settings.endpoint,
+            access_key=settings.access_key,
+            secret_key=settings.secret_key.get_secret_value(),
+            secure=settings.secure,
+            region=settings.region,
+            # The SDK's own client waits five minutes for a store that is away.
+            http_client=urllib3.PoolManager(
+                maxsize=8,
+                timeout=urllib3.Timeout(connect=3, read=60),
+                retries=urllib3.Retry(total=4, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504)),
+            ),
+        )
+
+    def put(self, key: str, content: Iterable[bytes] | BinaryIO | bytes, *, media_type: str) -> int:
+        """Store an object, streaming; return its size in bytes."""
+        with _translated(key):
+            if isinstance(content, bytes):
+                self._client.put_object(self._bucket, key, io.BytesIO(content), len(content), content_type=media_type)
+                return len(content)
+            # What reads already needs no reader around it.
+            stream = content if hasattr(content, "read") else io.BufferedReader(_Pieces(content), _PIECE_BYTES)
+            counted = _Counted(stream)
+            self._client.put_object(
+                self._bucket,
+                key,
+                counted,  # type: ignore[arg-type]
+                length=-1,
+                part_size=_PART_BYTES,
+                num_parallel_uploads=1,
+                content_type=media_type,
+            )
+            return counted.size_bytes
+
+    @contextmanager
+    def get(self, key: str, *, bucket: str | None = None) -> Iterator[Iterator[bytes]]:
+        """Stream an object in pieces of at most 1 MiB. Raises: Rejected (`source_not_found`)."""
+        with _translated(key):
+            response = self._client.get_object(bucket or self._bucket, key)
+            try:
+                yield response.stream(_PIECE_BYTES)
+            finally:
+                response.close()
+                response.release_conn()
+
+    def size(self, key: str, *, bucket: str | None = None) -> int | None:
+        """Return an object's size in bytes, or None where there is none."""
+        try:
+            with _translated(key):
+                return self._client.stat_object(bucket or self._bucket, key).size
+        except Rejected as error:
+            if error.code is ErrorCode.SOURCE_NOT_FOUND:
+                return None
+            raise
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove objects; those that are not there are no error."""
+        with _translated(", ".join(keys[:3])):
+            for refused in self._client.remove_objects(self._bucket, [DeleteObject(key) for key in keys]):
+                raise Transient(ErrorCode.STORE_UNAVAILABLE, f"the store kept {refused.name}: {refused.code}")
+
+    def check(self) -> None:
+        """Make sure that the bucket is there. Raises: Transient (`store_unavailable`), saying what to do."""
+        with _translated(self._bucket):
+            if not self._client.bucket_exists(self._bucket):
+                raise Transient(ErrorCode.STORE_UNAVAILABLE, f"there is no bucket {self._bucket}: create it first")
+
+
+@contextmanager
+def _translated(key: str) -> Iterator[None]:
+    """Turn the SDK's errors into ours."""
+    try:
+        yield
+    except S3Error as error:
+        if error.code in _MISSING:
+            raise Rejected(ErrorCode.SOURCE_NOT_FOUND, f"there is no object {key}") from error
+        if error.code in _DENIED:
+            raise Rejected(ErrorCode.SOURCE_NOT_ALLOWED, f"the store does not let us read {key}") from error
+        raise Transient(ErrorCode.STORE_UNAVAILABLE, f"the store refused {key}: {error.code}") from error
+    except (MinioException, InvalidResponseError, ServerError, urllib3.exceptions.HTTPError) as error:
+        raise Transient(
+            ErrorCode.STORE_UNAVAILABLE, f"the store did not answer for {key}: {type(error).__name__}"
+        ) from error
+
+
+class _Pieces(io.RawIOBase):
+    """Makes an iterable of pieces readable."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "memoryview | bytearray") -> int:  # type: ignore[override]
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)
+        taken = min(len(buffer), len(self._rest))
+        buffer[:taken] = self._rest[:taken]
+        self._rest = self._rest[taken:]
+        return taken
+
+
+class _Counted:
+    """Counts what is read through it."""
+
+    def __init__(self, stream: "BinaryIO | io.BufferedReader | Iterable[bytes]") -> None:
+        self._read = stream.read  # type: ignore[union-attr]
+        self.size_bytes = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data: bytes = self._read(size)
+        self.size_bytes += len(data)
+        return data

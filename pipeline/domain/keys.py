@@ -1,0 +1,39 @@
+"""Where everything of a document lies in the store. Keys hold ids and hashes, never names of files."""
+
+from uuid import UUID
+
+from pipeline.domain.document import ChunkId, JobId
+
+
+def upload(upload_id: UUID) -> str:
+    """Return where a file lies between its arrival and its job's ingest."""
+    return f"uploads/{upload_id}"
+
+
+def original(sha256: str) -> str:
+    """Return where a document lies, once for all jobs that submit the same bytes."""
+    return f"originals/{sha256[:2]}/{sha256}"
+
+
+def segment(job: JobId, chunk: ChunkId, attempt: int, ordinal: int) -> str:
+    """Return where an attempt puts its n-th group of finished pages; a stale attempt can't overwrite a newer one's."""
+    return f"jobs/{job}/chunks/{chunk}/{attempt}/{ordinal:05}.jsonl"
+
+
+def rendered_page(job: JobId, chunk: ChunkId, number: int) -> str:
+    """Return where a page lies that was rendered ahead of its recognition."""
+    return f"jobs/{job}/chunks/{chunk}/pages/{number:06}.png"
+
+
+def bound_pages(job: JobId, attempt: int) -> str:
+    """Return where a merge puts all pages of a document, in order."""
+    return f"jobs/{job}/document/{attempt}/pages.jsonl"
+
+
+def result(job: JobId, attempt: int, file_name: str) -> str:
+    """Return where an export puts one output."""
+    return f"jobs/{job}/results/{attempt}/{file_name}"
+
+
+INTERNAL = ("uploads/", "originals/", "jobs/")
+"""Prefixes of our own bucket that no source may name."""

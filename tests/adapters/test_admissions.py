@@ -1,0 +1,197 @@
+"""What dispatchers do with rows, over the real database."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from pipeline.domain.document import Lane
+from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
+from pipeline.domain.retry import GiveUp, Retry
+from pipeline.domain.states import ChunkState, JobState, Step
+from pipeline.row_ports import DeviceInfo
+from tests.rows import DEVICE, entry
+
+NOW = timedelta(0)
+EXPIRED = PipelineError(ErrorCode.LEASE_EXPIRED, "not heard of")
+
+
+def test_many_dispatchers_take_each_row_once(rows):
+    jobs = {rows.submitted() for _ in range(40)}
+    with ThreadPoolExecutor(4) as pool:
+        taken = [due.job_id for batch in pool.map(lambda _: rows.admissions.take_jobs(7), range(12)) for due in batch]
+    assert len(taken) == len(set(taken))
+    assert set(taken) <= jobs
+    assert len(taken) + len(rows.admissions.take_jobs(100)) == 40
+
+
+def test_higher_priority_goes_first_then_age(rows):
+    old, new, urgent = rows.submitted(), rows.submitted(), rows.submitted(priority=5)
+    assert [due.job_id for _ in range(3) for due in rows.admissions.take_jobs(1)] == [urgent, old, new]
+
+
+def test_a_short_job_waits_for_one_chunk_of_a_long_one_and_not_for_all(rows):
+    long, short = rows.running(*[1] * 10), rows.running(1)
+    taken = [due.job_id for _ in range(3) for due in rows.admissions.take_chunks(Lane.CPU, 1)]
+    assert taken == [long, short, long]
+
+
+def test_a_paused_job_is_not_admitted(rows):
+    job_id = rows.running(1)
+    rows.sql("UPDATE job SET paused = true")
+    assert rows.admissions.take_chunks(Lane.CPU, 10) == []
+    rows.sql("UPDATE job SET paused = false")
+    assert [due.job_id for due in rows.admissions.take_chunks(Lane.CPU, 10)] == [job_id]
+
+
+def test_lanes_are_apart(rows):
+    rows.running(1, lane=Lane.GPU)
+    assert rows.admissions.take_chunks(Lane.CPU, 10) == []
+    assert len(rows.admissions.take_chunks(Lane.GPU, 10)) == 1
+    assert rows.admissions.in_flight_chunks(Lane.GPU) == 1
+
+
+def test_what_was_sent_and_not_taken_is_sent_again_at_the_same_attempt(rows):
+    _, [due] = rows.admitted(1)
+    assert rows.admissions.unstarted_chunks(Lane.CPU, timedelta(minutes=1)) == []
+    assert rows.admissions.unstarted_chunks(Lane.CPU, NOW) == [due]
+    rows.chunks.claim(due.chunk_id, due.attempt, device_id=DEVICE)
+    assert rows.admissions.unstarted_chunks(Lane.CPU, NOW) == []
+
+
+def test_a_step_that_was_sent_and_not_taken_is_sent_again(rows):
+    job_id = rows.submitted()
+    [due] = rows.admissions.take_jobs(1)
+    assert rows.admissions.unstarted_jobs(NOW) == [due]
+    rows.jobs.claim(job_id, Step.INGEST, due.attempt)
+    assert rows.admissions.unstarted_jobs(NOW) == []
+
+
+def test_what_the_broker_did_not_take_is_due_again(rows):
+    rows.submitted()
+    rows.running(1)
+    jobs, chunks = rows.admissions.take_jobs(1), rows.admissions.take_chunks(Lane.CPU, 1)
+    rows.admissions.unsent(jobs, chunks)
+    assert rows.admissions.take_jobs(1) == jobs
+    assert rows.admissions.take_chunks(Lane.CPU, 1) == chunks
+
+
+def test_only_an_expired_chunk_is_reclaimed(rows):
+    _, [chunk] = rows.claimed(2)
+    assert rows.admissions.expired_chunks() == []
+    rows.expire(chunk.claim.chunk_id)
+    [expired] = rows.admissions.expired_chunks()
+    assert (expired.claim, expired.pages_left) == (chunk.claim, 2)
+    rows.chunks.renew(chunk.claim)
+    with pytest.raises(StaleMove):
+        rows.admissions.reclaim(expired, EXPIRED, Retry(after=NOW))
+    assert rows.state("chunk", chunk.claim.chunk_id) == ChunkState.RUNNING
+
+
+def test_a_reclaimed_chunk_goes_to_another_and_its_former_holder_writes_nothing(rows):
+    job_id, [chunk] = rows.claimed(2)
+    rows.chunks.record(chunk.claim, [entry(1)])
+    rows.expire(chunk.claim.chunk_id)
+    [expired] = rows.admissions.expired_chunks()
+    rows.admissions.reclaim(expired, EXPIRED, Retry(after=NOW))
+    [due] = rows.admissions.take_chunks(Lane.CPU, 1)
+    other = rows.as_owner("worker/2")
+    again = other.chunks.claim(due.chunk_id, 2, device_id=DEVICE)
+    with pytest.raises(StaleMove):
+        rows.chunks.record(chunk.claim, [entry(2)])
+    other.read(again)
+    assert rows.state("job", job_id) == JobState.MERGING
+    attempts = rows.sql("SELECT attempt, outcome, error_code FROM chunk_attempt ORDER BY attempt")
+    assert [tuple(attempt) for attempt in attempts] == [(1, "lost", "lease_expired"), (2, "done", None)]
+
+
+def test_a_chunk_that_lost_too_many_holders_is_given_up(rows):
+    job_id, [chunk] = rows.claimed(1)
+    rows.expire(chunk.claim.chunk_id)
+    [expired] = rows.admissions.expired_chunks()
+    rows.admissions.reclaim(expired, EXPIRED, GiveUp(code=ErrorCode.TOO_MANY_ATTEMPTS))
+    assert rows.state("job", job_id) == JobState.MERGING
+    [page] = rows.ledger.pages(job_id)
+    assert page.error_code == "too_many_attempts"
+
+
+def test_a_step_whose_holder_was_lost_is_due_again_and_after_too_many_the_job_fails(rows):
+    job_id = rows.submitted()
+    for lost in range(3):
+        [due] = rows.admissions.take_jobs(1)
+        rows.jobs.claim(job_id, Step.INGEST, due.attempt)
+        assert rows.admissions.reclaim_steps(max_lost=2) == 0
+        rows.sql("UPDATE job SET lease_until = clock_timestamp() - interval '1 s'")
+        assert rows.admissions.reclaim_steps(max_lost=2) == 1
+        if lost < 2:
+            rows.sql("UPDATE job SET not_before = NULL")
+    [status] = rows.submissions.find([job_id])
+    assert (status.state, status.error_code) == (JobState.FAILED, "too_many_attempts")
+
+
+def test_a_cancelled_job_that_nobody_works_on_ends_at_once(rows):
+    waiting, running = rows.submitted(), rows.running(1, 1)
+    rows.submissions.cancel([waiting, running])
+    assert set(rows.admissions.end_unwanted()) == {waiting, running}
+    assert rows.submissions.cancel([waiting, running]) == []
+    assert {chunk.state for chunk in rows.sql("SELECT state FROM chunk")} == {ChunkState.CANCELLED}
+
+
+def test_a_deadline_that_passes_ends_the_job_with_that_cause(rows):
+    job_id = rows.running(1)
+    rows.sql("UPDATE job SET deadline = clock_timestamp() - interval '1 s'")
+    assert rows.admissions.end_unwanted() == [job_id]
+    [status] = rows.submissions.find([job_id])
+    assert (status.state, status.error_code) == (JobState.FAILED, "deadline_passed")
+
+
+def test_a_retry_redoes_failed_pages_and_keeps_the_rest(rows):
+    from pipeline.row_ports import Measured
+
+    job_id, [chunk] = rows.claimed(3)
+    rows.chunks.record(chunk.claim, [entry(1), entry(2)])
+    rows.chunks.fail(chunk.claim, EXPIRED, GiveUp(code=ErrorCode.PROCESS_DIED), Measured(), None)
+    job = rows.jobs.claim(job_id, Step.MERGE, 3)
+    rows.jobs.end(job.claim, JobState.FAILED, PipelineError(ErrorCode.LEDGER_BROKEN, "for this test"))
+    assert rows.submissions.retry([job_id]) == [job_id]
+    [due] = rows.admissions.take_chunks(Lane.CPU, 10)
+    again = rows.chunks.claim(due.chunk_id, due.attempt, device_id=DEVICE)
+    assert [page.number for page in again.pages] == [3]
+    rows.read(again)
+    assert rows.state("job", job_id) == JobState.MERGING
+
+
+def test_a_retry_of_a_rejected_job_begins_at_the_beginning(rows):
+    job_id = rows.submitted()
+    job = rows.jobs.claim(job_id, Step.INGEST, 1)
+    rows.jobs.end(job.claim, JobState.REJECTED, PipelineError(ErrorCode.DAMAGED, "no"))
+    assert rows.submissions.retry([job_id]) == [job_id]
+    [due] = rows.admissions.take_jobs(1)
+    assert (due.step, due.attempt) == (Step.INGEST, 3)
+    with pytest.raises(StaleMove):
+        rows.jobs.end(job.claim, JobState.REJECTED, PipelineError(ErrorCode.DAMAGED, "late"))
+
+
+def test_a_job_that_runs_or_succeeded_is_not_retried(rows):
+    job_id = rows.running(1)
+    assert rows.submissions.retry([job_id]) == []
+
+
+def test_devices_are_held_by_one_owner_until_their_lease_ends(rows):
+    from pipeline.adapters.devices import PostgresDevices
+    from pipeline.domain.states import DeviceState
+    from pipeline.row_ports import DeviceHeld
+
+    devices = PostgresDevices(rows.engine, lease=timedelta(minutes=1))
+    slot = DeviceInfo(host="here", name="cpu:0", kind="cpu", lanes=(Lane.CPU, Lane.GPU))
+    devices.acquire(slot, "first")
+    devices.acquire(slot, "first")
+    assert rows.admissions.live_devices() == [slot]
+    with pytest.raises(DeviceHeld, match="held by first"):
+        devices.acquire(slot, "second")
+    assert not devices.renew(slot.id, "second", DeviceState.BUSY)
+    devices.release(slot.id, "first")
+    assert rows.admissions.live_devices() == []
+    devices.acquire(slot, "second")
+    rows.sql("UPDATE device SET lease_until = clock_timestamp() - interval '1 s'")
+    devices.acquire(slot, "third")
