@@ -66,7 +66,7 @@ def bind(ledger: Iterable[LedgerPage], read_segment: ReadSegment, page_count: in
     Args: ledger gives the document's rows by page number, ascending; read_segment gives the pages of a segment by its
         key, in any order, and is asked again for a segment whose pages do not stand together.
     Raises: PipelineError (`ledger_broken`), for a page that is missing, there twice or without an outcome, and for a
-        segment that lacks a page, holds one too many or contradicts the ledger.
+        segment that lacks a page or contradicts the ledger.
     """
     segments = _Segments(read_segment)
     expected = 1
@@ -77,7 +77,6 @@ def bind(ledger: Iterable[LedgerPage], read_segment: ReadSegment, page_count: in
         expected += 1
     if expected <= page_count:
         raise _broken(f"the ledger ends before page {expected} of {page_count}")
-    segments.refuse_leftovers()
 
 
 def judge(outcomes: Mapping[PageOutcome, int]) -> JobState:
@@ -95,12 +94,11 @@ def judge(outcomes: Mapping[PageOutcome, int]) -> JobState:
 
 
 class _Segments:
-    """The segments last read, and how many of their pages the ledger has yet to name."""
+    """The segments last read. What a segment holds of a page that was read again since is passed by."""
 
     def __init__(self, read_segment: ReadSegment) -> None:
         self._read_segment = read_segment
         self._open: OrderedDict[str, dict[int, PageResult]] = OrderedDict()
-        self._unnamed: dict[str, int] = {}
 
     def take(self, row: LedgerPage, key: str) -> PageResult:
         page = self._pages(key).get(row.number)
@@ -111,15 +109,7 @@ class _Segments:
                 f"page {row.number} is {row.outcome} by chunk {row.chunk_id} in the ledger, "
                 f"but {page.outcome} by chunk {page.provenance.chunk_id} in segment {key}"
             )
-        self._unnamed[key] -= 1
-        if self._unnamed[key] == 0:
-            del self._unnamed[key], self._open[key]
         return page
-
-    def refuse_leftovers(self) -> None:
-        if self._unnamed:
-            key, count = next(iter(self._unnamed.items()))
-            raise _broken(f"segment {key} holds {count} pages that the ledger finds elsewhere")
 
     def _pages(self, key: str) -> dict[int, PageResult]:
         if key in self._open:
@@ -133,7 +123,6 @@ class _Segments:
                 raise _broken(f"segment {key} holds page {page.number} twice")
             pages[page.number] = page
         self._open[key] = pages
-        self._unnamed.setdefault(key, len(pages))
         return pages
 
 

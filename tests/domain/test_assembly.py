@@ -189,19 +189,11 @@ def test_a_page_twice_in_a_segment_is_refused():
     assert "page 1 twice" in refusal(store, rows)
 
 
-def test_segments_that_overlap_are_refused():
-    store = three_pages()
-    rows = store.ledger()
-    store.segments["b"].append(page(1, block("the same page, read twice")))
-    assert "segment b holds 1 pages that the ledger finds elsewhere" in refusal(store, rows)
-
-
-def test_segments_that_overlap_are_refused_even_when_read_many_times():
-    keys = ["a", "b", "c"]
-    store = Store({key: [page(number) for number in range(start + 1, 13, 3)] for start, key in enumerate(keys)})
-    rows = store.ledger()
-    store.segments["b"].append(page(1))
-    assert "segment b" in refusal(store, rows, page_count=12)
+def test_of_a_page_that_was_read_again_the_result_that_the_ledger_names_is_bound():
+    first, second = failed(1), page(1, block("read at last"))
+    store = Store({"a": [first, page(2)], "b": [second]})
+    rows = [row(second, "b"), row(store.segments["a"][1], "a")]
+    assert bound(store, rows) == [second, store.segments["a"][1]]
 
 
 @pytest.mark.parametrize(
