@@ -1,0 +1,100 @@
+"""What all steps of a job have in common: claim, work, and the fate of an error, which ends on the row in any case."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import TypeVar, assert_never
+
+import structlog
+
+from pipeline.domain.document import JobId
+from pipeline.domain.errors import ErrorCode, PipelineError, Rejected, StaleMove
+from pipeline.domain.retry import AttemptLimits, GiveUp, Retry, counts_as_lost, decide_step
+from pipeline.domain.states import JobState, Step
+from pipeline.row_ports import ClaimedJob, JobClaim, JobSteps
+
+log = structlog.get_logger()
+Item = TypeVar("Item")
+
+
+class Next(StrEnum):
+    """What the task that ran a step does then."""
+
+    GO_ON = "go_on"
+    """The next step of the chain may start."""
+    STOP = "stop"
+    """Nothing more is to be done here: the step was someone else's, will be due again, or ended the job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRunner:
+    """Runs steps of jobs."""
+
+    jobs: JobSteps
+    limits: AttemptLimits
+    jitter: Callable[[], float]
+
+    def run(self, job_id: JobId, step: Step, attempt: int, work: Callable[[ClaimedJob], None]) -> Next:
+        """Claim the step, do the work, which makes the move; record what went wrong, if anything did."""
+        try:
+            job = self.jobs.claim(job_id, step, attempt)
+        except StaleMove as stale:
+            log.info("step_not_claimed", job_id=str(job_id), step=step, attempt=attempt, reason=str(stale))
+            return Next.STOP
+        try:
+            work(job)
+        except StaleMove as stale:
+            log.warning("step_taken_away", job_id=str(job_id), step=step, attempt=attempt, reason=str(stale))
+            return Next.STOP
+        except PipelineError as error:
+            return self._record(job, error)
+        except Exception as error:  # the border: whatever it is, its fate stands on the row
+            log.exception("step_broke", job_id=str(job_id), step=step, attempt=attempt)
+            return self._record(job, PipelineError(ErrorCode.INTERNAL, f"{type(error).__name__} during {step}"))
+        return Next.GO_ON
+
+    def _record(self, job: ClaimedJob, error: PipelineError) -> Next:
+        claim = job.claim
+        log.warning("step_failed", job_id=str(claim.job_id), step=claim.step, code=error.code, detail=error.message)
+        try:
+            if isinstance(error, Rejected):
+                self.jobs.end(claim, _where_the_document_is_to_blame(claim.step), error)
+            else:
+                self._retry_or_end(job, error)
+        except StaleMove as stale:
+            log.warning("step_taken_away", job_id=str(claim.job_id), step=claim.step, reason=str(stale))
+        return Next.STOP
+
+    def _retry_or_end(self, job: ClaimedJob, error: PipelineError) -> None:
+        is_lost = counts_as_lost(error.code)
+        decision = decide_step(
+            error.code,
+            failures=job.failures + (not is_lost),
+            lost=job.lost + is_lost,
+            limits=self.limits,
+            jitter=self.jitter(),
+        )
+        match decision:
+            case Retry(after=after):
+                self.jobs.put_back(job.claim, error, after)
+            case GiveUp(code=code):
+                self.jobs.end(job.claim, JobState.FAILED, PipelineError(code, error.message))
+            case _:
+                assert_never(decision)
+
+
+def _where_the_document_is_to_blame(step: Step) -> JobState:
+    """Return how a job ends that was refused; once pages were recognised, nothing about the document is new."""
+    return JobState.REJECTED if step in (Step.INGEST, Step.SPLIT) else JobState.FAILED
+
+
+def renewing(items: Iterable[Item], jobs: JobSteps, claim: JobClaim, every: timedelta) -> Iterator[Item]:
+    """Yield the items, extending the lease as they pass: it holds as long as the work moves on, and no longer."""
+    renewed = time.monotonic()
+    for item in items:
+        if time.monotonic() - renewed > every.total_seconds():
+            jobs.renew(claim)
+            renewed = time.monotonic()
+        yield item

@@ -1,0 +1,165 @@
+"""Read pages: what the process that owns the engine does with one chunk, page by page."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import assert_never
+from uuid import UUID
+
+from pipeline.domain.document import PageClass
+from pipeline.domain.errors import ErrorCode, RecognitionFailed
+from pipeline.domain.reading_order import order
+from pipeline.domain.recognition import Block, EngineIdentity, Flag, Line, PageOutcome, PageResult, Provenance
+from pipeline.ports import OpenDocument, PageImage, ReadPage, Recogniser, TextLayer
+from pipeline.row_ports import PageTask
+
+TEXT_LAYER_READER = EngineIdentity(name="text-layer", revision="1", settings_digest="")
+"""What made a page whose text was in the file."""
+RenderedPage = Callable[[int], PageImage | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageReader:
+    """Reads single pages of one document for one attempt at a chunk."""
+
+    document: OpenDocument
+    engine: Recogniser
+    is_blank: Callable[[PageImage], bool]
+    chunk_id: UUID
+    attempt: int
+    dpi: float | None = None
+    """What the job asked scans to be rendered at; None leaves it to the page."""
+    rendered: RenderedPage = field(default=lambda _: None)
+    """Gives a page that was rendered ahead, if it was."""
+
+    def read(self, task: PageTask) -> PageResult:
+        """Return the page's result; a page that can't be read ends as failed, with its cause."""
+        started = time.monotonic()
+        try:
+            return self._read(task, started)
+        except RecognitionFailed as error:
+            failure = error
+        return PageResult(
+            number=task.number,
+            outcome=PageOutcome.FAILED,
+            width_px=0,
+            height_px=0,
+            dpi=0,
+            provenance=self._provenance(self.engine.identity, started),
+            error_code=failure.code,
+            error_detail=failure.message,
+        )
+
+    def _read(self, task: PageTask, started: float) -> PageResult:
+        match task.page_class:
+            case PageClass.UNREADABLE:
+                code = self.document.facts(task.number).error_code or ErrorCode.PAGE_DAMAGED
+                raise RecognitionFailed(ErrorCode(code), f"page {task.number} can't be loaded")
+            case PageClass.BLANK:
+                facts = self.document.facts(task.number)
+                return PageResult(
+                    number=task.number,
+                    outcome=PageOutcome.BLANK,
+                    width_px=max(1, round(facts.width_pt * facts.dpi / 72)),
+                    height_px=max(1, round(facts.height_pt * facts.dpi / 72)),
+                    dpi=facts.dpi,
+                    provenance=self._provenance(TEXT_LAYER_READER, started),
+                )
+            case PageClass.TEXT_LAYER:
+                layer = self.document.text_layer(task.number)
+                return self._from_text_layer(task, layer, started) if layer.blocks else self._recognise(task, started)
+            case PageClass.MIXED:
+                return self._recognise(task, started, self.document.text_layer(task.number))
+            case PageClass.SCAN:
+                return self._recognise(task, started)
+            case _:
+                assert_never(task.page_class)
+
+    def _from_text_layer(self, task: PageTask, layer: TextLayer, started: float) -> PageResult:
+        return PageResult(
+            number=task.number,
+            outcome=PageOutcome.TEXT_LAYER,
+            width_px=layer.width_px,
+            height_px=layer.height_px,
+            dpi=layer.dpi,
+            provenance=self._provenance(TEXT_LAYER_READER, started),
+            blocks=layer.blocks,
+        )
+
+    def _recognise(self, task: PageTask, started: float, layer: TextLayer | None = None) -> PageResult:
+        # A page with a text layer is rendered at the resolution that its lines are placed in.
+        dpi = layer.dpi if layer else self.dpi
+        image = self.rendered(task.number) or self.document.render(task.number, dpi=dpi)
+        if layer is None and self.is_blank(image):
+            return self._result(task, image, PageOutcome.BLANK, started)
+        found = next(iter(self.engine.read([image])))
+        if layer is None:
+            return self._recognised(task, image, found, found.lines, started)
+        own = [line for block in layer.blocks for line in block.lines]
+        added = [line for line in found.lines if not _lies_on(line, own)]
+        return self._recognised(task, image, found, [*own, *added], started)
+
+    def _recognised(
+        self, task: PageTask, image: PageImage, found: ReadPage, lines: Sequence[Line], started: float
+    ) -> PageResult:
+        blocks = order(lines, image.width_px, image.height_px)
+        flags = found.flags if blocks else (*found.flags, Flag(name="no_text_found"))
+        return self._result(
+            task, image, PageOutcome.RECOGNISED, started, blocks=blocks, flags=flags, angle_deg=found.angle_deg
+        )
+
+    def _result(
+        self,
+        task: PageTask,
+        image: PageImage,
+        outcome: PageOutcome,
+        started: float,
+        *,
+        blocks: tuple[Block, ...] = (),
+        flags: tuple[Flag, ...] = (),
+        angle_deg: float = 0.0,
+    ) -> PageResult:
+        return PageResult(
+            number=task.number,
+            outcome=outcome,
+            width_px=image.width_px,
+            height_px=image.height_px,
+            dpi=image.dpi,
+            provenance=self._provenance(self.engine.identity, started),
+            angle_deg=angle_deg,
+            blocks=blocks,
+            flags=flags,
+        )
+
+    def _provenance(self, engine: EngineIdentity, started: float) -> Provenance:
+        elapsed_ms = round((time.monotonic() - started) * 1000)
+        return Provenance(engine=engine, chunk_id=self.chunk_id, attempt=self.attempt, elapsed_ms=elapsed_ms)
+
+
+def grouped(
+    results: Iterable[PageResult], *, pages: int, after: timedelta, clock: Callable[[], float] = time.monotonic
+) -> Iterator[list[PageResult]]:
+    """Yield finished pages in groups: when there are that many, or when the first has waited that long."""
+    group: list[PageResult] = []
+    opened = clock()
+    for result in results:
+        if not group:
+            opened = clock()
+        group.append(result)
+        if len(group) >= pages or clock() - opened >= after.total_seconds():
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _lies_on(line: Line, others: Sequence[Line]) -> bool:
+    """Whether the middle of a line falls into another one's rectangle: the same words, read twice."""
+    x = sum(point[0] for point in line.polygon) / len(line.polygon)
+    y = sum(point[1] for point in line.polygon) / len(line.polygon)
+    return any(
+        min(p[0] for p in other.polygon) <= x <= max(p[0] for p in other.polygon)
+        and min(p[1] for p in other.polygon) <= y <= max(p[1] for p in other.polygon)
+        for other in others
+    )

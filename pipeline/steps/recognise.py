@@ -1,0 +1,204 @@
+"""Recognise: claim a chunk for a device, watch its runner read the pages, record them as they come, finish fenced."""
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import assert_never
+
+import structlog
+
+from pipeline.domain.document import ChunkId
+from pipeline.domain.errors import PipelineError, StaleMove, Transient
+from pipeline.domain.retry import AttemptLimits, ChunkDecision, Retry, counts_as_lost, decide
+from pipeline.domain.states import AttemptOutcome
+from pipeline.row_ports import (
+    ChunkClaim,
+    ChunkEnded,
+    ChunkMoves,
+    ClaimedChunk,
+    Hold,
+    Measured,
+    PageEntry,
+    PagesFinished,
+    PageStarted,
+    ReadingDevice,
+    Tick,
+)
+
+log = structlog.get_logger()
+_PAUSE_S = 0.5
+"""Between two tries to reach a database that is away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recognise:
+    """The step, over its ports."""
+
+    chunks: ChunkMoves
+    device: ReadingDevice
+    limits: AttemptLimits
+    lease: timedelta
+    draining: Callable[[], bool]
+    jitter: Callable[[], float]
+    sleep: Callable[[float], None] = time.sleep
+
+    def __call__(self, chunk_id: ChunkId, attempt: int) -> None:
+        """Read the chunk if it is to be had at this attempt; what becomes of it stands on its row."""
+        if self.draining():
+            return
+        engine_missing: PipelineError | None = None
+        try:
+            self.device.make_ready()
+        except PipelineError as error:
+            engine_missing = error
+        try:
+            chunk = self.chunks.claim(chunk_id, attempt, device_id=self.device.device_id)
+        except StaleMove as stale:
+            log.info("chunk_not_claimed", chunk_id=str(chunk_id), attempt=attempt, reason=str(stale))
+            return
+        watch = _Watch(step=self, chunk=chunk)
+        if engine_missing:
+            # Claimed all the same, so that the attempt counts: a device that never gets ready must not hold a row.
+            watch.fail(engine_missing)
+        else:
+            watch.run()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Watch:
+    """One attempt at one chunk."""
+
+    step: Recognise
+    chunk: ClaimedChunk
+    measured: Measured = field(default_factory=Measured)
+    in_work: int | None = None
+    """The page that the runner is reading."""
+    finished: int = 0
+    asked_to_stop: Hold | None = None
+    renewed: float = field(default_factory=time.monotonic)
+    looked: float = field(default_factory=time.monotonic)
+
+    @property
+    def claim(self) -> ChunkClaim:
+        return self.chunk.claim
+
+    def run(self) -> None:
+        """Read to the end, whichever it is."""
+        started = time.monotonic()
+        try:
+            self._read()
+        except StaleMove as stale:
+            # Someone else has the chunk by now; whatever the runner still does, nothing of it is written.
+            log.warning("chunk_taken_away", chunk_id=str(self.claim.chunk_id), reason=str(stale))
+        except PipelineError as error:
+            self.fail(error)
+        log.info(
+            "chunk_ended",
+            job_id=str(self.claim.job_id),
+            chunk_id=str(self.claim.chunk_id),
+            attempt=self.claim.attempt,
+            device=self.step.device.device_id,
+            pages=self.finished,
+            seconds=round(time.monotonic() - started, 2),
+            peak_bytes=self.measured.peak_bytes,
+        )
+
+    def _read(self) -> None:
+        # Closed on the way out, whatever happens: the device then stops its runner and is free for other work.
+        with closing(self.step.device.read(self.chunk)) as events:
+            for event in events:
+                match event:
+                    case PageStarted(number=number):
+                        self.in_work = number
+                    case PagesFinished(pages=pages):
+                        self.in_work = None
+                        self._record(pages)
+                    case Tick():
+                        pass
+                    case ChunkEnded(stopped=stopped, measured=measured):
+                        self.measured = measured
+                        self._end(stopped=stopped)
+                        return
+                    case _:
+                        assert_never(event)
+                self._hold()
+
+    def _record(self, pages: tuple[PageEntry, ...]) -> None:
+        hold = self._patiently(lambda: self.step.chunks.record(self.claim, pages))
+        self.finished += len(pages)
+        self.renewed = time.monotonic()
+        self._obey(hold)
+
+    def _hold(self) -> None:
+        """Keep the lease while the device keeps its runner to its times, and hear of cancel and drain."""
+        if self.step.draining():
+            self._stop(Hold.GO_ON)
+        now = time.monotonic()
+        try:
+            if now - self.renewed > self.step.lease.total_seconds() / 4:
+                hold = self.step.chunks.renew(self.claim)
+                self.renewed = self.looked = time.monotonic()
+                self._obey(hold)
+            elif now - self.looked > 1:
+                self.looked = now
+                self._obey(self.step.chunks.look(self.claim))
+        except Transient as error:
+            # The runner goes on: the database may be back before there is something to record.
+            log.warning("rows_out_of_reach", chunk_id=str(self.claim.chunk_id), detail=error.message)
+
+    def _obey(self, hold: Hold) -> None:
+        if hold is Hold.CANCEL:
+            self._stop(hold)
+
+    def _stop(self, why: Hold) -> None:
+        if self.asked_to_stop is None or why is Hold.CANCEL:
+            if self.asked_to_stop is None:
+                self.step.device.stop()
+            self.asked_to_stop = why
+
+    def _end(self, *, stopped: bool) -> None:
+        if not stopped:
+            self._patiently(lambda: self.step.chunks.finish(self.claim, self.measured))
+            return
+        outcome = AttemptOutcome.CANCELLED if self.asked_to_stop is Hold.CANCEL else AttemptOutcome.DRAINED
+        self._patiently(lambda: self.step.chunks.hand_back(self.claim, outcome, self.measured))
+
+    def fail(self, error: PipelineError) -> None:
+        """Record that the attempt failed, and what follows from it."""
+        log.warning("chunk_failed", chunk_id=str(self.claim.chunk_id), code=error.code, detail=error.message)
+        try:
+            if self.asked_to_stop is Hold.CANCEL:
+                self._end(stopped=True)
+                return
+            decision = self._decide(error)
+            self._patiently(
+                lambda: self.step.chunks.fail(self.claim, error, decision, self.measured, suspect=self.in_work)
+            )
+        except StaleMove as stale:
+            log.warning("chunk_taken_away", chunk_id=str(self.claim.chunk_id), reason=str(stale))
+
+    def _decide(self, error: PipelineError) -> ChunkDecision:
+        pages_left = len(self.chunk.pages) - self.finished
+        if pages_left == 0:
+            return Retry(after=timedelta(0))
+        is_lost = counts_as_lost(error.code)
+        return decide(
+            error.code,
+            failures=self.chunk.failures + (not is_lost),
+            lost=self.chunk.lost + is_lost,
+            pages_left=pages_left,
+            limits=self.step.limits,
+            jitter=self.step.jitter(),
+        )
+
+    def _patiently(self, write: "Callable[[], Hold | None]") -> Hold:
+        """Write to the rows, trying again while the lease may still hold."""
+        while True:
+            try:
+                return write() or Hold.GO_ON
+            except Transient as error:
+                if time.monotonic() - self.renewed > self.step.lease.total_seconds():
+                    raise StaleMove(f"the rows were out of reach for a whole lease: {error.message}") from None
+            self.step.sleep(_PAUSE_S)

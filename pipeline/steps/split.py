@@ -1,0 +1,73 @@
+"""Split: look at every page without rendering any, and write the page and chunk rows in one transaction."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from pipeline.domain import keys
+from pipeline.domain.chunking import choose_lane, plan_chunks
+from pipeline.domain.document import Lane
+from pipeline.domain.errors import ErrorCode, PipelineError
+from pipeline.domain.options import parse_options
+from pipeline.ports import DocumentInspector, ObjectStore
+from pipeline.row_ports import ClaimedJob, DeviceInfo, JobSteps
+from pipeline.steps.job_step import renewing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkBounds:
+    """How large a chunk may be."""
+
+    target: timedelta
+    max_pages: int
+    page_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """The step, over its ports."""
+
+    jobs: JobSteps
+    objects: ObjectStore
+    inspector: DocumentInspector
+    live_devices: Callable[[], Sequence[DeviceInfo]]
+    bounds: ChunkBounds
+    renew_every: timedelta
+
+    def __call__(self, job: ClaimedJob) -> None:
+        """Plan the job's chunks. Raises: Rejected, if the document can't be opened or is over a limit."""
+        options = parse_options(job.options)
+        with self._local_copy(job) as path:
+            self.jobs.renew(job.claim)
+            inspection = self.inspector.inspect(path)
+        devices = self.live_devices()
+        lane = choose_lane(
+            options.lane, inspection.facts, has_accelerator=any(device.kind != "cpu" for device in devices)
+        )
+        chunks = plan_chunks(
+            inspection.facts,
+            lane=lane,
+            target=self.bounds.target,
+            max_pages=self.bounds.max_pages,
+            page_ms=self.bounds.page_ms,
+            devices=_serving(devices, lane),
+        )
+        self.jobs.planned(job.claim, inspection, chunks)
+
+    @contextmanager
+    def _local_copy(self, job: ClaimedJob) -> Iterator[Path]:
+        if job.sha256 is None:
+            raise PipelineError(ErrorCode.INTERNAL, f"job {job.claim.job_id} is to be split and has no original")
+        with tempfile.TemporaryDirectory(prefix="muniment-split-") as folder:
+            path = Path(folder) / "original"
+            with self.objects.get(keys.original(job.sha256)) as pieces, path.open("wb") as file:
+                for piece in renewing(pieces, self.jobs, job.claim, self.renew_every):
+                    file.write(piece)
+            yield path
+
+
+def _serving(devices: Sequence[DeviceInfo], lane: Lane) -> int:
+    return sum(lane in device.lanes for device in devices)

@@ -1,0 +1,78 @@
+"""Sweep: find what nobody else would: messages that were lost, holders that died, jobs that nobody wants any more."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from pipeline.domain.document import Lane
+from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
+from pipeline.domain.retry import AttemptLimits, Retry, decide
+from pipeline.row_ports import ChainQueue, ExpiredChunk, Sweeps
+from pipeline.steps.admit import Admit
+
+log = structlog.get_logger()
+
+IO_QUEUE = "io"
+_ON_ITS_WAY = timedelta(seconds=3)
+"""How long a message may take from the broker to its claim before it counts as missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """The step, over its ports."""
+
+    rows: Sweeps
+    queue: ChainQueue
+    admit: Admit
+    limits: AttemptLimits
+    resend_after: timedelta
+    jitter: Callable[[], float]
+
+    def __call__(self) -> None:
+        """Set right what is wrong. Raises: Transient, when the broker or the database is away."""
+        for expired in self.rows.expired_chunks():
+            self._reclaim(expired)
+        if reclaimed := self.rows.reclaim_steps(self.limits.max_lost):
+            log.warning("steps_reclaimed", count=reclaimed)
+        for job_id in self.rows.end_unwanted():
+            log.info("job_ended_unwanted", job_id=str(job_id))
+        self._resend()
+
+    def _reclaim(self, expired: ExpiredChunk) -> None:
+        claim = expired.claim
+        error = PipelineError(
+            ErrorCode.LEASE_EXPIRED,
+            f"{claim.owner} was not heard of for the length of its lease, attempt {claim.attempt}",
+        )
+        decision = decide(
+            error.code,
+            failures=expired.failures,
+            lost=expired.lost + 1,
+            pages_left=expired.pages_left,
+            limits=self.limits,
+            jitter=self.jitter(),
+        )
+        if expired.pages_left == 0:
+            # All its pages are in the ledger; what was lost is only the word that it is done.
+            decision = Retry(after=timedelta(0))
+        try:
+            self.rows.reclaim(expired, error, decision)
+        except StaleMove:
+            return
+        log.warning("chunk_reclaimed", chunk_id=str(claim.chunk_id), attempt=claim.attempt, owner=claim.owner)
+
+    def _resend(self) -> None:
+        """Send again what was sent and not taken; harmless where the first message still comes: claims are fenced."""
+        jobs = self.rows.unstarted_jobs(self._patience(IO_QUEUE))
+        if self.admit.resend_jobs(jobs):
+            log.warning("steps_sent_again", count=len(jobs))
+        for lane in Lane:
+            chunks = self.rows.unstarted_chunks(lane, self._patience(lane))
+            if self.admit.resend_chunks(chunks):
+                log.warning("chunks_sent_again", lane=lane, count=len(chunks))
+
+    def _patience(self, queue: str) -> timedelta:
+        """Return how old an unanswered message must be to count as lost: an empty queue holds none that could come."""
+        return _ON_ITS_WAY if self.queue.depth(queue) == 0 else self.resend_after
