@@ -1,0 +1,103 @@
+"""An engine that reads nothing: for tests, fault drills and benchmarks of everything around recognition.
+
+What it does is told by the environment, as JSON in `MUNIMENT_SIMULATED`: `page_ms`, how long a page takes; `faults`, by
+page number, what goes wrong on it, each time: `fail`, `kill`, `hang`, `memory`, or, only the first time on this
+host, `kill_once` (marked by a file in `folder`); `gate`, a file: pages wait until it is there.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.domain.errors import ErrorCode, RecognitionFailed
+from pipeline.domain.recognition import EngineIdentity, Line
+from pipeline.ports import PageImage, ReadPage, Reads
+
+VARIABLE = "MUNIMENT_SIMULATED"
+_KNOWN_FAULTS = frozenset({"fail", "kill", "kill_once", "hang", "memory"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """What the engine is to do."""
+
+    page_ms: int = 0
+    faults: Mapping[int, str] = field(default_factory=dict)
+    folder: Path | None = None
+    gate: Path | None = None
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.faults.values()) - _KNOWN_FAULTS:
+            raise ValueError(f"{VARIABLE}: unknown faults {sorted(unknown)}; there are {sorted(_KNOWN_FAULTS)}")
+
+    @classmethod
+    def from_environment(cls) -> "Simulation":
+        """Return what the environment asks for. Raises: ValueError, TypeError."""
+        told = json.loads(os.environ.get(VARIABLE, "{}"))
+        told["faults"] = {int(number): fault for number, fault in told.get("faults", {}).items()}
+        for name in ("folder", "gate"):
+            told[name] = Path(told[name]) if told.get(name) else None
+        return cls(**told)
+
+
+class SimulatedEngine:
+    """Recogniser that says of each page that it is that page."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+
+    @property
+    def identity(self) -> EngineIdentity:
+        """Return what it is."""
+        return EngineIdentity(name="simulated", revision="1", settings_digest="")
+
+    @property
+    def reads(self) -> Reads:
+        """Return how it takes pages."""
+        return Reads.PAGE
+
+    def warm_up(self) -> None:
+        """Do nothing: there is nothing to load."""
+
+    def read(self, pages: Iterable[PageImage]) -> Iterator[ReadPage]:
+        """Yield one line a page, `page N`, after its time and unless its fault strikes."""
+        for page in pages:
+            self._wait()
+            self._strike(page.number)
+            box = ((0.0, 0.0), (100.0, 0.0), (100.0, 20.0), (0.0, 20.0))
+            yield ReadPage(number=page.number, lines=(Line(text=f"page {page.number}", polygon=box, confidence=1.0),))
+
+    def _wait(self) -> None:
+        time.sleep(self._simulation.page_ms / 1000)
+        gate = self._simulation.gate
+        while gate is not None and not gate.exists():
+            time.sleep(0.01)
+
+    def _strike(self, number: int) -> None:
+        match self._simulation.faults.get(number):
+            case "fail":
+                raise RecognitionFailed(ErrorCode.ENGINE_FAILED, f"page {number} fails, as it was told to")
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "kill_once":
+                if self._is_first_time(number):
+                    os.kill(os.getpid(), signal.SIGKILL)
+            case "hang":
+                # In C and holding on to the interpreter, as a kernel that never returns does.
+                ctypes.PyDLL(None).pause()
+            case "memory":
+                raise MemoryError
+
+    def _is_first_time(self, number: int) -> bool:
+        if self._simulation.folder is None:
+            raise ValueError(f"{VARIABLE}: kill_once needs a folder")
+        try:
+            (self._simulation.folder / f"struck-{number}").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True

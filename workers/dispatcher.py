@@ -1,0 +1,139 @@
+"""The dispatcher: a process that moves due rows onto the broker and sweeps; any number of them may run.
+
+It wakes by NOTIFY and by a poll, because a notification is a hint like any other message.
+"""
+
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import psycopg
+import structlog
+
+from pipeline.domain.errors import Transient
+from pipeline.logs import configure_logs
+from pipeline.settings import DispatcherSettings, Settings, SettingsError, read_settings
+from pipeline.steps.admit import Admit, Windows
+from pipeline.steps.sweep import Sweep
+from workers.app import create_app
+from workers.chains import CeleryChains
+from workers.wiring import Wiring
+
+log = structlog.get_logger()
+CHANNEL = "muniment"
+_BUSY_POLL = timedelta(milliseconds=100)
+"""While messages go out there is a backlog, and each chunk that ends makes room for the next."""
+
+
+class Doorbell:
+    """Waits for Postgres to notify; reconnects when the connection is lost, and until then only time wakes."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.replace("+psycopg", "", 1)
+        self._connection: psycopg.Connection[tuple[object, ...]] | None = None
+
+    def wait(self, timeout: timedelta, stopping: threading.Event) -> None:
+        """Return at a notification, at the latest after the timeout."""
+        try:
+            if self._connection is None:
+                self._connection = psycopg.connect(self._url, autocommit=True, connect_timeout=5)
+                self._connection.execute(f"LISTEN {CHANNEL}")
+                return
+            for _ in self._connection.notifies(timeout=timeout.total_seconds(), stop_after=1):
+                pass
+        except psycopg.Error as error:
+            log.warning("doorbell_lost", detail=type(error).__name__)
+            self.close()
+            stopping.wait(timeout.total_seconds())
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+class Dispatcher:
+    """The loop."""
+
+    def __init__(
+        self,
+        admit: Callable[[], int],
+        sweep: Callable[[], None],
+        doorbell: Doorbell,
+        settings: DispatcherSettings,
+    ) -> None:
+        self._admit = admit
+        self._sweep = sweep
+        self._doorbell = doorbell
+        self._settings = settings
+        self.stopping = threading.Event()
+
+    def run(self) -> None:
+        """Admit and sweep until `stopping` is set."""
+        next_sweep = 0.0
+        while not self.stopping.is_set():
+            pause = self._settings.poll
+            try:
+                if time.monotonic() >= next_sweep:
+                    self._sweep()
+                    next_sweep = time.monotonic() + self._settings.sweep.total_seconds()
+                if self._admit():
+                    pause = _BUSY_POLL
+            except Transient as error:
+                log.warning("dispatch_put_off", code=error.code, detail=error.message)
+                self.stopping.wait(self._settings.poll.total_seconds())
+                continue
+            self._doorbell.wait(pause, self.stopping)
+        self._doorbell.close()
+
+
+def build(settings: Settings) -> Dispatcher:
+    """Return a dispatcher over the real services."""
+    wiring = Wiring(settings, actor="dispatcher")
+    queue = CeleryChains(create_app(settings))
+    rows = wiring.admissions
+    admit = Admit(
+        rows=rows,
+        queue=queue,
+        windows=Windows(io=settings.dispatcher.io_window, per_slot=settings.dispatcher.window_per_slot),
+    )
+    sweep = Sweep(
+        rows=rows,
+        queue=queue,
+        admit=admit,
+        limits=wiring.limits,
+        resend_after=settings.leases.resend,
+        jitter=random.random,
+    )
+    url = wiring.engine.url.render_as_string(hide_password=False)
+    return Dispatcher(admit, sweep, Doorbell(url), settings.dispatcher)
+
+
+def run(settings: Settings) -> None:
+    """Run a dispatcher until SIGTERM or SIGINT."""
+    dispatcher = build(settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: dispatcher.stopping.set())
+    log.info("dispatcher_started")
+    dispatcher.run()
+
+
+def main() -> int:
+    """Run the dispatcher of the command line."""
+    try:
+        settings = read_settings()
+        configure_logs(settings.log, worker="dispatcher")
+        run(settings)
+    except SettingsError as error:
+        sys.stderr.write(f"muniment dispatcher: {error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""What a supervisor and its runner say to each other: one JSON object a line, ids and numbers, never document text."""
+
+import json
+from dataclasses import asdict
+from typing import Any, NewType
+
+from pipeline.domain.recognition import Flag, PageOutcome
+from pipeline.domain.serialisation import flag_from_json, flag_to_json
+from pipeline.row_ports import PageEntry
+
+VERSION = 1
+MAX_LINE_BYTES = 1024 * 1024
+Message = NewType("Message", dict[str, Any])
+
+
+class ProtocolError(Exception):
+    """The other side says something that this version does not understand."""
+
+
+def encode(kind: str, **fields: Any) -> bytes:
+    """Return one message as a line."""
+    return json.dumps({"v": VERSION, "kind": kind, **fields}, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """Return the message of a line. Raises: ProtocolError."""
+    try:
+        message = json.loads(line)
+    except ValueError as error:
+        raise ProtocolError(f"not a message: {line[:80]!r}") from error
+    if not isinstance(message, dict) or message.get("v") != VERSION or "kind" not in message:
+        raise ProtocolError(f"not a message of version {VERSION}: {line[:80]!r}")
+    return Message(message)
+
+
+def entry_to_json(entry: PageEntry) -> dict[str, Any]:
+    """Return a ledger entry as it goes over the pipe."""
+    return asdict(entry) | {"flags": [flag_to_json(flag) for flag in entry.flags]}
+
+
+def entry_from_json(row: dict[str, Any]) -> PageEntry:
+    """Return a ledger entry as it came over the pipe."""
+    flags: tuple[Flag, ...] = tuple(flag_from_json(flag) for flag in row["flags"])
+    return PageEntry(**(row | {"outcome": PageOutcome(row["outcome"]), "flags": flags}))

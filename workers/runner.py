@@ -1,0 +1,250 @@
+"""The runner: the one process that holds a device. It loads the engine, reads one chunk at a time and stores the pages.
+
+It talks with its supervisor alone, in JSON lines over its standard input and output, and knows no database and no
+queue. It dies with its supervisor, and what it held dies with it.
+"""
+
+import argparse
+import io
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, BinaryIO
+from uuid import UUID
+
+import structlog
+
+from pipeline.adapters.blank_pages import is_blank
+from pipeline.adapters.documents.opener import FileOpener
+from pipeline.adapters.objects import S3Objects
+from pipeline.adapters.original_cache import OriginalCache
+from pipeline.adapters.rendered_pages import RenderedPages
+from pipeline.domain import keys
+from pipeline.domain.document import ChunkId, JobId, PageClass
+from pipeline.domain.errors import ErrorCode, PipelineError
+from pipeline.domain.recognition import PageResult
+from pipeline.domain.serialisation import encode_segment
+from pipeline.engines.registry import create
+from pipeline.logs import configure_logs
+from pipeline.ports import ObjectStore, OpenDocument, Recogniser
+from pipeline.row_ports import PageEntry, PageTask
+from pipeline.settings import Settings, read_settings
+from pipeline.steps.read_pages import PageReader, grouped
+from workers.process import (
+    DeviceLocked,
+    die_with_parent,
+    lock_device,
+    peak_resident_bytes,
+    reset_peak_memory,
+    resident_bytes,
+)
+from workers.protocol import Message, decode, encode, entry_to_json
+
+log = structlog.get_logger()
+SEGMENT_MEDIA_TYPE = "application/jsonl"
+EXIT_LOCKED = 4
+EXIT_NO_ENGINE = 5
+
+
+def entry_of(page: PageResult, segment_key: str) -> PageEntry:
+    """Return what the ledger keeps of a page."""
+    return PageEntry(
+        number=page.number,
+        outcome=page.outcome,
+        segment_key=segment_key,
+        flags=page.flags,
+        confidence=page.confidence,
+        angle_deg=page.angle_deg,
+        width_px=page.width_px,
+        height_px=page.height_px,
+        dpi=page.dpi,
+        engine=page.provenance.engine.name,
+        revision=page.provenance.engine.revision,
+        elapsed_ms=page.provenance.elapsed_ms,
+        error_code=page.error_code,
+        error_detail=page.error_detail,
+    )
+
+
+class Inbox:
+    """What the supervisor says, read by a thread of its own, so that "stop" is heard while a page is being read."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._chunks: queue.Queue[Message | None] = queue.Queue(maxsize=2)
+        self.stop = threading.Event()
+        threading.Thread(target=self._listen, name="inbox", daemon=True).start()
+
+    def next_chunk(self) -> Message | None:
+        """Wait for the next chunk; None when there will be no more."""
+        return self._chunks.get()
+
+    def _listen(self) -> None:
+        for line in self._stream:
+            message = decode(line)
+            match message["kind"]:
+                case "stop":
+                    self.stop.set()
+                case "chunk":
+                    # Here and not when it is taken: a "stop" for this very chunk may be the next line.
+                    self.stop.clear()
+                    self._chunks.put(message)
+                case "exit":
+                    break
+        self.stop.set()
+        self._chunks.put(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    """Reads chunks with one engine."""
+
+    engine: Recogniser
+    objects: ObjectStore
+    originals: OriginalCache
+    opener: FileOpener
+    flush_after: timedelta
+    say: Callable[..., None]
+    stop: threading.Event
+
+    def run(self, message: Message) -> None:
+        """Read one chunk and say how it ended; errors leave this frame as text, so that they keep nothing alive."""
+        reset_peak_memory()
+        before = resident_bytes()
+        failure: dict[str, str] | None = None
+        stopped = False
+        try:
+            stopped = self._read(message)
+        except PipelineError as error:
+            failure = {"code": error.code, "message": error.message}
+        except MemoryError:
+            failure = {"code": ErrorCode.OUT_OF_MEMORY, "message": "the host had no memory left for a page"}
+        except Exception as error:  # the border of the process: its supervisor decides what follows
+            log.exception("chunk_broke", chunk_id=message["chunk_id"])
+            failure = {"code": ErrorCode.INTERNAL, "message": f"{type(error).__name__} while reading"}
+        measured = {"baseline_bytes": before, "peak_bytes": peak_resident_bytes()}
+        if failure:
+            self.say("failed", **failure, **measured)
+        else:
+            self.say("ended", stopped=stopped, **measured)
+
+    def _read(self, message: Message) -> bool:
+        """Read the pages; return whether it was asked to stop before the last."""
+        path = self.originals.path(message["sha256"], message["size_bytes"])
+        tasks = [PageTask(number=number, page_class=PageClass(kind)) for number, kind in message["pages"]]
+        job_id, chunk_id = JobId(UUID(message["job_id"])), ChunkId(UUID(message["chunk_id"]))
+        finished = 0
+        with self.opener.open(path) as document:
+            reader = self._reader(message, document)
+            groups = grouped(self._results(reader, tasks), pages=message["flush_pages"], after=self.flush_after)
+            for ordinal, group in enumerate(groups):
+                key = keys.segment(job_id, chunk_id, message["attempt"], ordinal)
+                self.objects.put(key, encode_segment(group), media_type=SEGMENT_MEDIA_TYPE)
+                self.say("pages", pages=[entry_to_json(entry_of(page, key)) for page in group])
+                finished += len(group)
+        return finished < len(tasks)
+
+    def _results(self, reader: PageReader, tasks: list[PageTask]) -> Iterator[PageResult]:
+        for task in tasks:
+            if self.stop.is_set():
+                return
+            self.say("page", number=task.number)
+            yield reader.read(task)
+
+    def _reader(self, message: Message, document: OpenDocument) -> PageReader:
+        chunk_id = ChunkId(UUID(message["chunk_id"]))
+        ahead = RenderedPages(self.objects, JobId(UUID(message["job_id"])), chunk_id)
+        return PageReader(
+            document=document,
+            engine=self.engine,
+            is_blank=is_blank,
+            chunk_id=chunk_id,
+            attempt=message["attempt"],
+            dpi=message["dpi"],
+            rendered=ahead.take if message["rendered_ahead"] else lambda _: None,
+        )
+
+
+def _private_stdout() -> BinaryIO:
+    """Return the pipe to the supervisor; whatever else prints on standard output goes to standard error from now on."""
+    pipe = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    sys.stdout = io.TextIOWrapper(os.fdopen(os.dup(2), "wb"), line_buffering=True)
+    return pipe
+
+
+def _say_over(pipe: BinaryIO) -> Callable[..., None]:
+    def say(kind: str, **fields: Any) -> None:
+        pipe.write(encode(kind, **fields))
+
+    return say
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="workers.runner", description=__doc__)
+    parser.add_argument("--parent-pid", type=int, required=True)
+    parser.add_argument("--lock", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True, help="for temporary files; emptied at the start")
+    parser.add_argument("--engine", required=True)
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run until the supervisor says so, closes the pipe or dies."""
+    arguments = _arguments()
+    die_with_parent(arguments.parent_pid)
+    # A terminal's Ctrl-C is for the supervisor to act on, at a page border.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    say = _say_over(_private_stdout())
+    settings = read_settings()
+    configure_logs(settings.log)
+    try:
+        # Kept open, and so held, until the process ends.
+        _lock = lock_device(arguments.lock)
+    except DeviceLocked as error:
+        say("refused", message=str(error))
+        return EXIT_LOCKED
+    inbox = Inbox(sys.stdin.buffer)
+    try:
+        engine = create(arguments.engine)
+        engine.warm_up()
+    except PipelineError as error:
+        say("no_engine", code=error.code, message=error.message)
+        return EXIT_NO_ENGINE
+    identity = engine.identity
+    say(
+        "ready",
+        engine=identity.name,
+        revision=identity.revision,
+        settings_digest=identity.settings_digest,
+        baseline_bytes=resident_bytes(),
+    )
+    _serve(settings, arguments.folder, engine, inbox, say)
+    return 0
+
+
+def _serve(settings: Settings, folder: Path, engine: Recogniser, inbox: Inbox, say: Callable[..., None]) -> None:
+    objects = S3Objects(settings.objects)
+    runner = Runner(
+        engine=engine,
+        objects=objects,
+        originals=OriginalCache(folder, objects, max_bytes=2 * settings.limits.max_file_bytes),
+        opener=FileOpener(settings.limits.for_documents()),
+        flush_after=settings.chunks.flush_after,
+        say=say,
+        stop=inbox.stop,
+    )
+    while (message := inbox.next_chunk()) is not None:
+        with suppress(BrokenPipeError):
+            runner.run(message)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""The Celery tasks: parse ids, run the step, obey its decision. Nothing here knows a domain fact."""
+
+from typing import Any
+from uuid import UUID
+
+from celery import Task, shared_task
+from celery.signals import worker_process_init, worker_process_shutdown, worker_shutting_down
+
+from pipeline.domain.document import ChunkId, JobId
+from pipeline.domain.states import Step
+from pipeline.steps.job_step import Next
+from workers import child
+
+
+def _run_job_step(task: Task, step: Step, job_id: str, attempt: int) -> None:
+    wiring = child.wiring()
+    decision = wiring.steps.run(JobId(UUID(job_id)), step, attempt, getattr(wiring, step))
+    if decision is Next.STOP:
+        # The rest of the chain would find nothing to claim; it need not be sent.
+        task.request.chain = None
+
+
+@shared_task(name="muniment.ingest", bind=True)
+def ingest(self: Task, job_id: str, attempt: int) -> None:
+    """Fetch, check and store a document."""
+    _run_job_step(self, Step.INGEST, job_id, attempt)
+
+
+@shared_task(name="muniment.split", bind=True)
+def split(self: Task, job_id: str, attempt: int) -> None:
+    """Classify a document's pages and plan its chunks."""
+    _run_job_step(self, Step.SPLIT, job_id, attempt)
+
+
+@shared_task(name="muniment.render", bind=True)
+def render(self: Task, chunk_id: str, attempt: int) -> None:
+    """Render a chunk's pages ahead of their recognition."""
+    if child.render()(ChunkId(UUID(chunk_id)), attempt) is Next.STOP:
+        self.request.chain = None
+
+
+@shared_task(name="muniment.recognise")
+def recognise(chunk_id: str, attempt: int) -> None:
+    """Recognise a chunk on this process's device."""
+    child.recognise()(ChunkId(UUID(chunk_id)), attempt)
+
+
+@shared_task(name="muniment.merge", bind=True)
+def merge(self: Task, job_id: str, attempt: int) -> None:
+    """Bind a document's pages."""
+    _run_job_step(self, Step.MERGE, job_id, attempt)
+
+
+@shared_task(name="muniment.export", bind=True)
+def export(self: Task, job_id: str, attempt: int) -> None:
+    """Write a document's outputs."""
+    _run_job_step(self, Step.EXPORT, job_id, attempt)
+
+
+@shared_task(name="muniment.deliver", bind=True)
+def deliver(self: Task, job_id: str, attempt: int) -> None:
+    """End a job as its pages ended."""
+    _run_job_step(self, Step.DELIVER, job_id, attempt)
+
+
+@worker_process_init.connect
+def _begin(**_: Any) -> None:
+    child.begin()
+
+
+@worker_process_shutdown.connect
+def _end(**_: Any) -> None:
+    child.end()
+
+
+@worker_shutting_down.connect
+def _drain(**_: Any) -> None:
+    child.DRAIN.set()

@@ -1,0 +1,166 @@
+"""Puts steps, adapters and settings together, once for each process and after its fork."""
+
+import os
+import random
+import secrets
+import socket
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+
+from sqlalchemy import Engine
+
+from pipeline.adapters.admissions import PostgresAdmissions
+from pipeline.adapters.chunks import PostgresChunkMoves
+from pipeline.adapters.database import connect
+from pipeline.adapters.devices import PostgresDevices
+from pipeline.adapters.documents.inspection import BoundedInspector
+from pipeline.adapters.documents.rendering import BoundedRenderer
+from pipeline.adapters.documents.sniff import media_type_of
+from pipeline.adapters.jobs import PostgresJobSteps
+from pipeline.adapters.ledger import PostgresLedger
+from pipeline.adapters.objects import S3Objects
+from pipeline.adapters.writers import OUTPUTS
+from pipeline.domain.retry import AttemptLimits
+from pipeline.settings import Settings, SettingsError
+from pipeline.steps.deliver import Deliver
+from pipeline.steps.export import Export
+from pipeline.steps.ingest import Ingest, SourceRules
+from pipeline.steps.job_step import StepRunner
+from pipeline.steps.merge import Merge
+from pipeline.steps.render import Render
+from pipeline.steps.split import ChunkBounds, Split
+
+_INSPECTION_MEMORY_BYTES = 4 * 1024**3
+
+
+class Wiring:
+    """What one process works with; everything is made at its first use."""
+
+    def __init__(self, settings: Settings, *, actor: str) -> None:
+        self.settings = settings
+        self.actor = actor
+        # Names this very process on leases: a host may give a process id again.
+        self.owner = f"{actor}@{socket.gethostname()}/{os.getpid()}-{secrets.token_hex(4)}"
+
+    @cached_property
+    def engine(self) -> Engine:
+        """Return the connection pool."""
+        if self.settings.database.url is None:
+            raise SettingsError("database.url is not set: start the embedded stack (muniment up), or name a Postgres")
+        return connect(
+            self.settings.database.url.get_secret_value(),
+            actor=f"muniment {self.actor}",
+            pool_size=self.settings.database.pool_size,
+        )
+
+    @cached_property
+    def objects(self) -> S3Objects:
+        """Return the store."""
+        return S3Objects(self.settings.objects)
+
+    @cached_property
+    def jobs(self) -> PostgresJobSteps:
+        """Return the moves of jobs."""
+        return PostgresJobSteps(self.engine, owner=self.owner, lease=self.settings.leases.step)
+
+    @cached_property
+    def chunks(self) -> PostgresChunkMoves:
+        """Return the moves of chunks."""
+        return PostgresChunkMoves(self.engine, owner=self.owner, lease=self.settings.leases.chunk)
+
+    @cached_property
+    def admissions(self) -> PostgresAdmissions:
+        """Return what dispatchers do with rows."""
+        return PostgresAdmissions(self.engine)
+
+    @cached_property
+    def ledger(self) -> PostgresLedger:
+        """Return the page ledger."""
+        return PostgresLedger(self.engine)
+
+    @cached_property
+    def devices(self) -> PostgresDevices:
+        """Return the device rows."""
+        return PostgresDevices(self.engine, lease=self.settings.leases.device)
+
+    @property
+    def limits(self) -> AttemptLimits:
+        """Return how often something is tried."""
+        leases = self.settings.leases
+        return AttemptLimits(max_attempts=leases.max_attempts, max_lost=leases.max_lost)
+
+    @property
+    def steps(self) -> StepRunner:
+        """Return what runs the steps of jobs."""
+        return StepRunner(jobs=self.jobs, limits=self.limits, jitter=random.random)
+
+    @property
+    def ingest(self) -> Ingest:
+        """Return the step."""
+        sources = self.settings.sources
+        rules = SourceRules(
+            file_roots=sources.file_roots,
+            buckets=sources.buckets,
+            own_bucket=self.settings.objects.bucket,
+            max_bytes=self.settings.limits.max_file_bytes,
+        )
+        return Ingest(
+            jobs=self.jobs,
+            objects=self.objects,
+            rules=rules,
+            media_type_of=media_type_of,
+            renew_every=self._renew_every,
+        )
+
+    @property
+    def split(self) -> Split:
+        """Return the step."""
+        chunks = self.settings.chunks
+        return Split(
+            jobs=self.jobs,
+            objects=self.objects,
+            inspector=BoundedInspector(
+                self.settings.limits.for_documents(),
+                timeout=self.settings.leases.step / 2,
+                max_memory_bytes=_INSPECTION_MEMORY_BYTES,
+            ),
+            live_devices=self.admissions.live_devices,
+            bounds=ChunkBounds(target=chunks.target, max_pages=chunks.max_pages, page_ms=chunks.page_ms),
+            renew_every=self._renew_every,
+        )
+
+    @property
+    def merge(self) -> Merge:
+        """Return the step."""
+        return Merge(jobs=self.jobs, ledger=self.ledger, objects=self.objects, renew_every=self._renew_every)
+
+    @property
+    def export(self) -> Export:
+        """Return the step."""
+        return Export(
+            jobs=self.jobs,
+            ledger=self.ledger,
+            objects=self.objects,
+            outputs=OUTPUTS,
+            now=lambda: datetime.now(UTC),
+            renew_every=self._renew_every,
+        )
+
+    @property
+    def deliver(self) -> Deliver:
+        """Return the step."""
+        return Deliver(jobs=self.jobs, ledger=self.ledger)
+
+    @property
+    def render(self) -> Render:
+        """Return the step."""
+        renderer = BoundedRenderer(
+            self.settings.limits.for_documents(),
+            timeout=self.settings.leases.stall,
+            max_memory_bytes=_INSPECTION_MEMORY_BYTES,
+        )
+        return Render(chunks=self.chunks, objects=self.objects, render=renderer.render)
+
+    @property
+    def _renew_every(self) -> timedelta:
+        return self.settings.leases.step / 4

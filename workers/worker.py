@@ -1,0 +1,78 @@
+"""One Celery worker: `python -m workers.worker`, or `muniment worker`. With a device it serves that device alone."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from pipeline.logs import configure_logs
+from pipeline.settings import Settings, SettingsError, read_settings
+from workers import child
+from workers.app import QUEUES, create_app
+from workers.process import DeviceLocked, lock_device
+
+EXIT_SETTINGS = 2
+EXIT_DEVICE_HELD = 4
+
+
+def arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(prog="muniment worker", description=__doc__)
+    parser.add_argument("--queues", help=f"comma-separated, of {', '.join(QUEUES)}")
+    parser.add_argument("--name", help="the node's name, unique on this host")
+    parser.add_argument("--concurrency", type=int, default=1, help="processes; a device always has one")
+    parser.add_argument("--device", help="the device to serve, e.g. cpu:0")
+    known = parser.parse_args(argv)
+    if not known.queues and not known.device:
+        parser.error("say what to serve: --queues io,render, or --device cpu:0")
+    unknown = set((known.queues or "").split(",")) - {*QUEUES, ""}
+    if unknown:
+        parser.error(f"unknown queues: {', '.join(sorted(unknown))}; there are {', '.join(QUEUES)}")
+    return known
+
+
+def run(settings: Settings, known: argparse.Namespace) -> None:
+    """Serve until told to stop. Raises: DeviceLocked, if another worker of this host serves the device."""
+    name = known.name or (known.device or "worker").replace(":", "")
+    os.environ[child.NAME_VARIABLE] = name
+    queues, concurrency = known.queues, known.concurrency
+    if known.device:
+        # Inherited by the pool's children, so the lock is free only once all of this worker is gone.
+        descriptor = lock_device(child.device_lock(settings.devices, known.device))
+        os.set_inheritable(descriptor, True)
+        os.environ[child.DEVICE_VARIABLE] = known.device
+        queues = queues or ",".join(child.device_info(known.device).lanes)
+        concurrency = 1
+    configure_logs(settings.log, worker=name)
+    app = create_app(settings)
+    app.set_current()
+    app.worker_main(
+        [
+            "worker",
+            f"--queues={queues}",
+            f"--concurrency={concurrency}",
+            f"--hostname={name}@%h",
+            f"--loglevel={settings.log.level}",
+            "--without-mingle",
+            "--without-gossip",
+            "--events",
+        ]
+    )
+
+
+def main() -> int:
+    """Run the worker of the command line."""
+    known = arguments(sys.argv[1:])
+    try:
+        run(read_settings(), known)
+    except SettingsError as error:
+        sys.stderr.write(f"muniment worker: {error}\n")
+        return EXIT_SETTINGS
+    except DeviceLocked as error:
+        sys.stderr.write(f"muniment worker: {error}; stop that worker first, or name another device\n")
+        return EXIT_DEVICE_HELD
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
