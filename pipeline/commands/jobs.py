@@ -1,0 +1,161 @@
+"""`submit`, `jobs`, `show`, `result`, `cancel`, `retry`: documents in a running system."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.commands.options import collected, document_options
+
+if TYPE_CHECKING:
+    from pipeline.domain.document import JobId
+    from pipeline.row_ports import JobStatus
+
+_STATES = (
+    "submitted planning running merging exporting delivering succeeded partial rejected failed cancelled".split()  # noqa: SIM905 - reads best in one line
+)
+
+
+@click.command("submit")
+@click.argument("sources", nargs=-1, required=True, metavar="FILE_OR_URI...")
+@click.option("--idempotency-key", help="The same key again gives the same job; for a single source.")
+@document_options
+def submit_command(sources: tuple[str, ...], idempotency_key: str | None, priority: int, **options: object) -> None:
+    """Hand in files, s3:// or file:// URIs, and print a job id for each; does not wait."""
+    from pipeline.commands.access import open_access
+    from pipeline.row_ports import Submission
+
+    if idempotency_key and len(sources) > 1:
+        raise click.UsageError("an idempotency key names one job: give one source")
+    missing = [source for source in sources if "://" not in source and not Path(source).is_file()]
+    if missing:
+        raise click.UsageError(f"there is no file {', '.join(missing)}")
+    asked = collected(**options)  # type: ignore[arg-type]
+    with open_access() as access:
+        for source in sources:
+            is_uri = "://" in source
+            submission = Submission(
+                source_uri=source if is_uri else None,
+                upload_key=None if is_uri else access.upload(Path(source)),
+                source_name=None if is_uri else Path(source).name,
+                options=asked,
+                priority=priority,
+                idempotency_key=idempotency_key,
+            )
+            click.echo(access.submissions.insert(submission))
+
+
+@click.command("jobs")
+@click.option("--state", type=click.Choice(_STATES), help="Only those.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a job.")
+def jobs_command(state: str | None, limit: int, as_json: bool) -> None:
+    """List the newest jobs, newest first."""
+    from pipeline.commands.access import open_access
+    from pipeline.domain.states import JobState
+
+    with open_access() as access:
+        found = access.submissions.latest(limit, JobState(state) if state else None)
+    for status in found:
+        if as_json:
+            click.echo(json.dumps(_as_json(status), ensure_ascii=False))
+        else:
+            pages = f"{status.pages_done}/{status.page_count if status.page_count is not None else '?'} pages"
+            click.echo(f"{status.job_id}  {status.state:10}  {pages:>14}  {status.source_name}")
+
+
+@click.command("show")
+@click.argument("job_id")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def show_command(job_id: str, as_json: bool) -> None:
+    """Show a job: state, pages by outcome, error, outputs and its trail."""
+    from pipeline.commands.access import open_access
+
+    with open_access() as access:
+        status = access.job(job_id)
+        events = access.submissions.events(status.job_id, limit=200)
+    if as_json:
+        trail = [
+            {"at": event.at.isoformat(), "actor": event.actor, "kind": event.kind, "detail": event.detail}
+            for event in events
+        ]
+        click.echo(json.dumps(_as_json(status) | {"events": trail}, ensure_ascii=False, indent=2))
+        return
+    for name, value in _as_json(status).items():
+        click.echo(f"{name:12} {value if not isinstance(value, dict) else _pairs(value)}")
+    for event in events:
+        click.echo(f"{event.at:%H:%M:%S}  {event.kind:16} {event.actor}  {_pairs(event.detail)}")
+
+
+@click.command("result")
+@click.argument("job_id")
+@click.option("--format", "form", type=click.Choice(("json", "markdown", "text")), default="text", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="A file instead of standard output.")
+def result_command(job_id: str, form: str, out: Path | None) -> None:
+    """Print or save an output of a job."""
+    from pipeline.commands.access import open_access
+
+    with open_access() as access:
+        status = access.job(job_id)
+        key = status.result_keys.get(form)
+        if key is None:
+            written = ", ".join(status.result_keys) or "none"
+            raise click.ClickException(f"job {job_id} is {status.state} and has no output {form}; it has: {written}")
+        if out:
+            access.save(key, out)
+            return
+        with access.objects.get(key) as pieces:
+            for piece in pieces:
+                sys.stdout.buffer.write(piece)
+
+
+@click.command("cancel")
+@click.argument("job_ids", nargs=-1, required=True, metavar="JOB_ID...")
+def cancel_command(job_ids: tuple[str, ...]) -> None:
+    """Cancel jobs; pages in work are finished first, what is finished stays."""
+    from pipeline.commands.access import open_access, parse_id
+
+    with open_access() as access:
+        _report(job_ids, access.submissions.cancel([parse_id(job_id) for job_id in job_ids]), "to be cancelled")
+
+
+@click.command("retry")
+@click.argument("job_ids", nargs=-1, required=True, metavar="JOB_ID...")
+def retry_command(job_ids: tuple[str, ...]) -> None:
+    """Begin ended jobs again: their failed or missing pages, or all of it where no page has a result."""
+    from pipeline.commands.access import open_access, parse_id
+
+    with open_access() as access:
+        _report(job_ids, access.submissions.retry([parse_id(job_id) for job_id in job_ids]), "begun again")
+
+
+def _report(asked: Sequence[str], changed: "Sequence[JobId]", what: str) -> None:
+    for job_id in changed:
+        click.echo(f"{job_id}: {what}")
+    if unchanged := [job_id for job_id in asked if job_id.lower() not in map(str, changed)]:
+        raise click.ClickException(f"nothing to do for {', '.join(unchanged)}: see `muniment show`")
+
+
+def _as_json(status: "JobStatus") -> dict[str, Any]:
+    return {
+        "job_id": str(status.job_id),
+        "tenant": status.tenant,
+        "source": status.source,
+        "state": status.state.value,
+        "priority": status.priority,
+        "page_count": status.page_count,
+        "outcomes": {outcome.value: count for outcome, count in status.outcomes.items()},
+        "flags": [flag.name for flag in status.flags],
+        "outputs": dict(status.result_keys),
+        "error": {"code": status.error_code, "message": status.error_detail} if status.error_code else None,
+        "cancelling": status.cancel_requested and not status.state.is_terminal,
+        "created_at": status.created_at.isoformat(),
+        "finished_at": status.finished_at.isoformat() if status.finished_at else None,
+    }
+
+
+def _pairs(values: Any) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())

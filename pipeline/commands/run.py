@@ -1,0 +1,176 @@
+"""`run`: from files to text in one command, over the running stack or one that is started for it."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeline.commands.options import collected, document_options
+
+if TYPE_CHECKING:
+    from pipeline.commands.access import Access
+    from pipeline.commands.progress import Progress
+    from pipeline.commands.report import Report
+    from pipeline.row_ports import JobStatus
+
+_OPEN_AT_ONCE = 100
+"""Documents of one call that are handed in at the same time; the others wait on disk."""
+_POLL_S = 0.25
+_CANCEL_WITHIN_S = 30.0
+EXIT_INTERRUPTED = 130
+
+
+@click.command("run")
+@click.argument("files", nargs=-1, required=True, metavar="FILE_OR_FOLDER...", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a document on standard output.")
+@document_options
+def run_command(files: tuple[Path, ...], out: Path, as_json: bool, priority: int, **options: object) -> None:
+    """Recognise files and folders, and write document.json, .md and .txt for each into DIR/<file name>/.
+
+    Uses the running stack if there is one; else starts one and stops it at the end. Exit code: 0 all succeeded,
+    3 some are partial, 4 some were rejected, 5 some failed or were cancelled, 2 wrong usage, 130 interrupted.
+    """
+    paths = _collect(files)
+    with _interruptible():
+        try:
+            code = _run(paths, out, as_json=as_json, priority=priority, options=collected(**options))  # type: ignore[arg-type]
+        except KeyboardInterrupt:
+            click.echo("interrupted: the jobs were cancelled, nothing is left running", err=True)
+            code = EXIT_INTERRUPTED
+    sys.exit(code)
+
+
+def _run(paths: Sequence[Path], out: Path, *, as_json: bool, priority: int, options: dict[str, object]) -> int:
+    from pipeline.commands.access import open_access
+    from pipeline.commands.progress import Progress
+    from pipeline.commands.report import Report, exit_code
+
+    report = Report(out, as_json=as_json)
+    with _running_stack(), open_access() as access, Progress(quiet=False) as progress:
+        batch = _Batch(access=access, report=report, progress=progress, priority=priority, options=options)
+        try:
+            batch.run(paths)
+        except KeyboardInterrupt:
+            batch.cancel()
+            raise
+    return exit_code(report.states)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Batch:
+    """The documents of one call."""
+
+    access: "Access"
+    report: "Report"
+    progress: "Progress"
+    priority: int
+    options: dict[str, object]
+    open_jobs: dict[object, Path] = field(default_factory=dict)
+
+    def run(self, paths: Sequence[Path]) -> None:
+        """Hand everything in, a window at a time, and report each document as it ends."""
+        waiting = list(reversed(paths))
+        self.progress.documents(len(paths))
+        while waiting or self.open_jobs:
+            while waiting and len(self.open_jobs) < _OPEN_AT_ONCE:
+                self._submit(waiting.pop())
+            if self.open_jobs and not self._collect():
+                time.sleep(_POLL_S)
+
+    def cancel(self) -> None:
+        """Cancel what has not ended, and wait until none of it is in work."""
+        jobs = list(self.open_jobs)
+        self.access.submissions.cancel(jobs)  # type: ignore[arg-type]
+        deadline = time.monotonic() + _CANCEL_WITHIN_S
+        while self._statuses(lambda status: not status.state.is_terminal) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+
+    def _submit(self, path: Path) -> None:
+        from pipeline.row_ports import Submission
+
+        limit = self.access.settings.limits.max_file_bytes
+        try:
+            if path.stat().st_size > limit:
+                self.report.refused(path, "file_too_large", f"the file has more than {limit} bytes: split it up first")
+                return
+            key = self.access.upload(path)
+        except OSError as error:
+            self.report.refused(path, "source_not_allowed", f"the file can't be read: {error.strerror}")
+            return
+        submission = Submission(upload_key=key, source_name=path.name, options=self.options, priority=self.priority)
+        self.open_jobs[self.access.submissions.insert(submission)] = path
+
+    def _collect(self) -> bool:
+        """Report the documents that have ended since; say whether there were any."""
+        statuses = self._statuses(lambda _: True)
+        self.progress.update(statuses)
+        ended = [status for status in statuses if status.state.is_terminal]
+        for status in ended:
+            path = self.open_jobs.pop(status.job_id)
+            self.report.ended(path, status, self.access)
+            self.progress.ended(status)
+        return bool(ended)
+
+    def _statuses(self, wanted: "Callable[[JobStatus], bool]") -> "list[JobStatus]":
+        found = self.access.submissions.find(list(self.open_jobs))  # type: ignore[arg-type]
+        return [status for status in found if wanted(status)]
+
+
+def _collect(files: Sequence[Path]) -> list[Path]:
+    """Return the files named and those in the folders named, each once. Raises: click.UsageError."""
+    found: dict[Path, None] = {}
+    for path in files:
+        if path.is_dir():
+            inside = sorted(p for p in path.rglob("*") if p.is_file() and not _is_hidden(p.relative_to(path)))
+            if not inside:
+                raise click.UsageError(f"there is no file in {path}")
+            found.update(dict.fromkeys(inside))
+        elif path.exists():
+            found[path] = None
+        else:
+            raise click.UsageError(f"there is no file or folder {path}")
+    return list(found)
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+@contextmanager
+def _running_stack() -> Iterator[None]:
+    """Use what runs, or start a stack of our own and stop it at the end."""
+    from pipeline.commands.serving import someone_serves
+    from pipeline.embedded.stack import start_owned
+    from pipeline.settings import default_home
+
+    if someone_serves():
+        yield
+        return
+    click.echo("starting the embedded stack ...", err=True)
+    handle = start_owned(default_home())
+    try:
+        yield
+    finally:
+        handle.stop()
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
