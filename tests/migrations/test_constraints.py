@@ -1,0 +1,70 @@
+"""The database refuses rows that no sequence of moves can reach, whoever writes them."""
+
+import psycopg
+import pytest
+from psycopg.errors import CheckViolation
+from sqlalchemy import CheckConstraint
+
+from pipeline.adapters.tables import Base
+
+JOB, CHUNK = "00000000-0000-7000-8000-00000000000a", "00000000-0000-5000-8000-00000000000b"
+POSSIBLE = f"""
+    INSERT INTO job (id, source_uri) VALUES ('{JOB}', 's3://box/1.pdf');
+    INSERT INTO chunk (id, job_id, ordinal, first_page, last_page, lane, cost_ms)
+        VALUES ('{CHUNK}', '{JOB}', 0, 1, 2, 'cpu', 1000);
+    INSERT INTO chunk_attempt (chunk_id, attempt, owner, device_id) VALUES ('{CHUNK}', 1, 'worker', 'here/cpu:0');
+    INSERT INTO page (job_id, number, class) VALUES ('{JOB}', 1, 'scan');
+    INSERT INTO device (id, host, name, kind, lanes) VALUES ('here/cpu:0', 'here', 'cpu:0', 'cpu', '["cpu"]');
+"""
+
+IMPOSSIBLE = {
+    "job_has_one_source": "UPDATE job SET upload_key = 'uploads/1'",
+    "job_options_is_object": "UPDATE job SET options = '[]'",
+    "job_priority_range": "UPDATE job SET priority = 101",
+    "job_state_known": "UPDATE job SET state = 'lost'",
+    "job_lease_whole": "UPDATE job SET lease_owner = 'worker'",
+    "job_lease_only_for_steps": "UPDATE job SET state = 'running', lease_owner = 'worker', lease_until = now()",
+    "job_sha256_hex": "UPDATE job SET sha256 = 'ABC'",
+    "job_sizes_positive": "UPDATE job SET page_count = 0",
+    "job_chunks_counted": "UPDATE job SET chunks_total = 1, chunks_remaining = 2",
+    "job_finished_when_terminal": "UPDATE job SET state = 'succeeded'",
+    "job_failure_has_cause": "UPDATE job SET state = 'failed', finished_at = now()",
+    "chunk_range_not_empty": "UPDATE chunk SET last_page = 0",
+    "chunk_lane_known": "UPDATE chunk SET lane = 'fast'",
+    "chunk_state_known": "UPDATE chunk SET state = 'lost'",
+    "chunk_lease_while_running": "UPDATE chunk SET state = 'running', attempt = 1",
+    "chunk_runs_at_an_attempt": "UPDATE chunk SET state = 'running', lease_owner = 'worker', lease_until = now()",
+    "chunk_death_has_cause": "UPDATE chunk SET state = 'dead'",
+    "chunk_attempt_outcome_known": "UPDATE chunk_attempt SET outcome = 'fine', ended_at = now()",
+    "chunk_attempt_ends_with_outcome": "UPDATE chunk_attempt SET ended_at = now()",
+    "page_counted_from_1": "UPDATE page SET number = 0",
+    "page_class_known": "UPDATE page SET class = 'letter'",
+    "page_outcome_known": "UPDATE page SET outcome = 'fine', segment_key = 'jobs/1'",
+    "page_failure_has_cause": "UPDATE page SET outcome = 'failed'",
+    "page_result_needs_outcome": "UPDATE page SET segment_key = 'jobs/1'",
+    "page_outcome_has_result": "UPDATE page SET outcome = 'recognised'",
+    "page_confidence_range": "UPDATE page SET confidence = 1.5",
+    "device_kind_known": "UPDATE device SET kind = 'abacus'",
+    "device_state_known": "UPDATE device SET state = 'tired'",
+    "device_lease_whole": "UPDATE device SET lease_until = now()",
+}
+
+
+def test_every_check_has_an_example() -> None:
+    checks = {
+        constraint.name
+        for table in Base.metadata.tables.values()
+        for constraint in table.constraints
+        if isinstance(constraint, CheckConstraint)
+    }
+    assert checks == set(IMPOSSIBLE)
+
+
+def test_impossible_rows_are_refused_by_the_check_that_is_there_for_them(owner: psycopg.Connection) -> None:
+    owner.execute(POSSIBLE)
+    refused_by = {}
+    for name, statement in IMPOSSIBLE.items():
+        with pytest.raises(CheckViolation) as refusal:
+            owner.execute(statement)
+        refused_by[name] = refusal.value.diag.constraint_name
+    assert refused_by == {name: name for name in IMPOSSIBLE}
