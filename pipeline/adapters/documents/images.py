@@ -47,6 +47,8 @@ _JPEG_2000_BYTES_PER_PIXEL = 16
 """OpenJPEG decodes into 32 bits for each channel."""
 _ORIENTATION = 274
 _SANE_DPI = (36.0, 2400.0)
+_SCREEN_DPI = frozenset({72, 96})
+"""What programs write that know nothing of paper."""
 _WORST_ASPECT = 3.0
 """A fax in standard resolution has 204 x 98 dpi."""
 
@@ -259,9 +261,12 @@ class PictureFile:
         lowest, highest = _SANE_DPI
         if not (lowest <= x_dpi <= highest and lowest <= y_dpi <= highest):
             return usual
-        is_sane = max(x_dpi, y_dpi) <= _WORST_ASPECT * min(x_dpi, y_dpi)
+        is_placeholder = {round(x_dpi), round(y_dpi)} <= _SCREEN_DPI
+        is_oblong = max(x_dpi, y_dpi) > _WORST_ASPECT * min(x_dpi, y_dpi)
         longest_pt = POINTS_PER_INCH * max(frame.width / x_dpi, frame.height / y_dpi)
-        return (x_dpi, y_dpi) if is_sane and longest_pt <= self._limits.max_page_side_pt else usual
+        if is_placeholder or is_oblong or longest_pt > self._limits.max_page_side_pt:
+            return usual
+        return x_dpi, y_dpi
 
     def _decode(self, frame: "ImageFile", size: _Size, dpi: float) -> None:
         """Load the pixels, a JPEG's at the smallest scale that is large enough, once their size has been checked."""

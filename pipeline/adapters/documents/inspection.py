@@ -55,7 +55,8 @@ def inspect_file(path: Path, limits: DocumentLimits, *, timeout: timedelta, max_
     deadline = time.monotonic() + timeout.total_seconds()
     header: dict[str, Any] | None = None
     facts: list[PageFacts] = []
-    for _ in range(_MOST_DEATHS):
+    deaths: list[str] = []
+    while len(deaths) < _MOST_DEATHS and time.monotonic() < deadline:
         child = _Child(path, limits, first_page=len(facts) + 1, deadline=deadline, max_memory_bytes=max_memory_bytes)
         for line in child.lines():
             if "error" in line:
@@ -64,22 +65,20 @@ def inspect_file(path: Path, limits: DocumentLimits, *, timeout: timedelta, max_
                 facts.append(_facts(line["facts"]))
             else:
                 header = line
-        if header is None:
+        if child.death:
+            deaths.append(child.death)
+            facts.append(_fatal_page(len(facts) + 1, limits))
+        if header is not None and len(facts) >= header["page_count"]:
+            return _judged(header, facts, deaths)
+        if header is None or not child.death:
             break
-        if child.ended_well:
-            return _judged(header, facts)
-        facts.append(_fatal_page(len(facts) + 1, limits))
-        if len(facts) == header["page_count"]:
-            return _judged(header, facts)
-        if time.monotonic() >= deadline:
-            break
-    raise Rejected(ErrorCode.DAMAGED, f"The file is damaged: {child.death}. Export or scan it again.")
+    raise _died(deaths)
 
 
-def _judged(header: dict[str, Any], facts: list[PageFacts]) -> Inspection:
-    if len(facts) != header["page_count"]:
-        raise Rejected(ErrorCode.DAMAGED, "The file is damaged: its pages can't be counted. Export or scan it again.")
+def _judged(header: dict[str, Any], facts: list[PageFacts], deaths: list[str]) -> Inspection:
     if all(page.page_class is PageClass.UNREADABLE for page in facts):
+        if deaths:
+            raise _died(deaths)
         raise _unreadable(ErrorCode(facts[0].error_code or ErrorCode.PAGE_DAMAGED), len(facts))
     return Inspection(
         media_type=header["media_type"],
@@ -87,6 +86,11 @@ def _judged(header: dict[str, Any], facts: list[PageFacts]) -> Inspection:
         flags=tuple(Flag(**flag) for flag in header["flags"]),
         facts=tuple(facts),
     )
+
+
+def _died(deaths: list[str]) -> Rejected:
+    why = deaths[-1] if deaths else "reading it took too long"
+    return Rejected(ErrorCode.DAMAGED, f"The file can't be read: {why}. Export or scan it again.")
 
 
 def _unreadable(code: ErrorCode, page_count: int) -> Rejected:
@@ -142,8 +146,8 @@ class _Child:
             max_memory_bytes=max_memory_bytes,
             parent=os.getpid(),
         )
-        self.ended_well = False
         self.death = ""
+        """Why it ended before it had said everything; empty where it did not."""
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield what the child says, until it ends or has to be ended."""
@@ -195,7 +199,6 @@ class _Child:
         except subprocess.TimeoutExpired:
             self.death = "reading it took too long"
             return
-        self.ended_well = code == 0
         if code == _OUT_OF_MEMORY:
             self.death = "reading it takes more memory than it may"
         elif code == -signal.SIGXCPU:

@@ -10,7 +10,7 @@ from pipeline.domain.document import PageClass
 _MOST_OF_THE_PAGE = 0.5
 _GARBLED_SHARE = 0.05
 _UNMAPPED_SHARE = 0.10
-_ODD_SHARE = 0.02
+_ODD_SHARE = 0.012
 """See text_quality."""
 _FEW_CHARACTERS = 50
 """A page number, a stamp or a fax header over a scan has fewer; the shortest page of real text is a title."""

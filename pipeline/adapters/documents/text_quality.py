@@ -2,7 +2,7 @@
 
 Measured over the shared corpus: digital pages stay below 1 % of garbled characters unless a font lacks its map (25 %),
 and of sixteen pages under an old recogniser's invisible text, the three that a person would not accept are those
-with 2 % or more of their characters in odd words.
+with 1.5 % or more of their characters in odd words; the next worst has 0.9 %.
 """
 
 import re
@@ -20,9 +20,9 @@ _ODD = re.compile(
     r"[~^<>|\\=€@?!*{}\"_•]"  # a symbol inside a word
     r"|[a-z][A-Z]{2}|[a-z][A-Z][a-z]*[A-Z]"  # capitals in the middle
     r"|[A-Za-z]\d+[a-z]"  # a digit in the middle
-    r"|(?a:[bcdfghjklmnpqrstvwxz]{5})"  # five consonants in a row
+    r"|(?a:[bcdfghjklmnpqrstvwxz]{7})"  # more consonants in a row than "Wirthschaft" has
 )
-_NO_VOWEL = re.compile(r"[A-Za-z][b-df-hj-np-tv-xz]{3,}")
+_NO_VOWEL = re.compile(r"[A-Za-z][b-df-hj-np-tv-xz]{4,}")
 _ODD_BEGINNING = re.compile(r"[.,;:!?][a-z]{3}")
 _LONGEST_WORD = 24
 
@@ -42,7 +42,7 @@ def odd_share(text: str) -> float:
 
     Other scripts have no part in it: a Chinese page has a share of 0.
     """
-    words = [word for word in text.split() if any(map(str.isalpha, word))]
+    words = [word for word in text.split() if "~" in word or any(map(str.isalpha, word))]
     odd = sum(len(word) for word in words if _is_odd(word))
     return odd / sum(map(len, words)) if words else 0.0
 

@@ -40,10 +40,17 @@ def limits(**changes: Any) -> DocumentLimits:
 
 
 @dataclass
+class Packed:
+    """Page content that is compressed already."""
+
+    packed: bytes
+
+
+@dataclass
 class Page:
     """One page of a PDF to be made."""
 
-    content: bytes = b""
+    content: bytes | Packed = b""
     box: Sequence[float] = LETTER
     crop: Sequence[float] | None = None
     rotate: int = 0
@@ -79,6 +86,8 @@ def pdf_bytes(*pages: Page, **save: Any) -> bytes:
     for page in pages:
         _add(pdf, page, helvetica)
     target = io.BytesIO()
+    if "encryption" not in save:
+        save = {"stream_decode_level": pikepdf.StreamDecodeLevel.none} | save
     pdf.save(target, **save)
     return target.getvalue()
 
@@ -95,7 +104,7 @@ def _add(pdf: pikepdf.Pdf, page: Page, helvetica: Any) -> None:
         "Type": Name.Page,
         "MediaBox": Array(list(page.box)),
         "Resources": Dictionary(Font=Dictionary(F0=helvetica), XObject=Dictionary()),
-        "Contents": pdf.make_stream(page.content),
+        "Contents": _content(pdf, page.content),
     }
     if page.crop:
         entries["CropBox"] = Array(list(page.crop))
@@ -112,6 +121,20 @@ def _add(pdf: pikepdf.Pdf, page: Page, helvetica: Any) -> None:
         if fields:
             pdf.Root.AcroForm = pdf.make_indirect(Dictionary(Fields=Array(fields)))
     pdf.pages.append(pikepdf.Page(made))
+
+
+def _content(pdf: pikepdf.Pdf, content: bytes | Packed) -> Stream:
+    if isinstance(content, Packed):
+        return Stream(pdf, content.packed, Filter=Name.FlateDecode)
+    return pdf.make_stream(content)
+
+
+def swollen(size: int) -> Packed:
+    """So many spaces: content that draws nothing and is large once it is unpacked."""
+    packer = zlib.compressobj(1)
+    step = 1024**2
+    pieces = [packer.compress(b" " * step) for _ in range(size // step)]
+    return Packed(b"".join(pieces) + packer.flush())
 
 
 def _image(pdf: pikepdf.Pdf, image: Image.Image) -> Stream:

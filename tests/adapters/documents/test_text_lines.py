@@ -1,0 +1,74 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.adapters.documents.text_lines import Run, blocks_of, clean, joined
+
+
+def run(text: str, left: float, top: float, *, width: float = 100, height: float = 20) -> Run:
+    return Run(text=text, left=left, top=top, right=left + width, bottom=top + height, size=height)
+
+
+def texts(*runs: Run) -> list[str]:
+    return [block.text for block in blocks_of(runs)]
+
+
+@pytest.mark.parametrize(
+    ("raw", "cleaned"),
+    [
+        ("divided acknowl\x02", "divided acknowl-"),
+        ("divided acknowl\ufffe", "divided acknowl-"),
+        ("soft\u00adhyphen", "softhyphen"),
+        ("at the end\u00ad", "at the end-"),
+        ("e\u0301tude", "étude"),
+        ("no\u00a0break\t and   more ", "no break and more"),
+        ("zero\u200bwidth\ufeff", "zerowidth"),
+        ("\uf0b7 item", "• item"),
+        ("⼈⼝", "人口"),
+        ("\x07bell", "bell"),
+    ],
+)
+def test_text_is_cleaned(raw: str, cleaned: str) -> None:
+    assert clean(raw) == cleaned
+
+
+@given(st.text())
+def test_cleaning_twice_changes_nothing(raw: str) -> None:
+    assert clean(clean(raw)) == clean(raw)
+
+
+def test_neighbours_on_a_line_are_joined_with_the_space_between_them() -> None:
+    assert [
+        run.text for run in joined([run("one", 0, 0), run("two", 110, 2), run("2", 212, -4, width=5, height=12)])
+    ] == ["one two2"]
+
+
+def test_cells_far_apart_stay_apart() -> None:
+    assert len(joined([run("left", 0, 0), run("right", 200, 0)])) == 2
+
+
+def test_a_run_to_the_left_begins_a_new_line() -> None:
+    assert len(joined([run("right column", 300, 0), run("left column", 0, 0)])) == 2
+
+
+def test_even_lines_are_one_block_however_far_they_are_apart() -> None:
+    assert texts(*(run(str(row), 0, 38 * row) for row in range(4))) == ["0\n1\n2\n3"]
+
+
+def test_a_wider_gap_begins_a_block() -> None:
+    assert texts(run("a", 0, 0), run("b", 0, 25), run("c", 0, 50), run("d", 0, 100)) == ["a\nb\nc", "d"]
+
+
+def test_a_jump_to_the_next_column_begins_a_block() -> None:
+    assert texts(run("a", 0, 400), run("b", 0, 425), run("c", 300, 0), run("d", 300, 25)) == ["a\nb", "c\nd"]
+
+
+def test_a_larger_letter_begins_a_block() -> None:
+    assert texts(run("Heading", 0, 0, height=30), run("body", 0, 34), run("body", 0, 58)) == ["Heading", "body\nbody"]
+
+
+@given(st.lists(st.tuples(st.floats(0, 500), st.floats(0, 500), st.floats(1, 50)), max_size=30))
+def test_every_line_is_in_one_block_and_in_the_order_given(places: list[tuple[float, float, float]]) -> None:
+    lines = [run(str(index), left, top, height=height) for index, (left, top, height) in enumerate(places)]
+    kept = [line.text for block in blocks_of(lines) for line in block.lines]
+    assert kept == [line.text for line in lines]
