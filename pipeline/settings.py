@@ -6,11 +6,13 @@ Order, first wins: arguments, environment (`MUNIMENT_*`, levels joined by `__`),
 
 import os
 import tempfile
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+import pydantic_settings
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from pipeline.embedded.state import read_state
@@ -27,6 +29,15 @@ def default_home() -> Path:
 
 class SettingsError(Exception):
     """The settings can't be used as they are."""
+
+
+def _as_number(value: object) -> object:
+    """Return seconds as a number where the environment gives them as text; other forms are left as they are."""
+    return float(value) if isinstance(value, str) and value.replace(".", "", 1).isdigit() else value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_as_number), Field(gt=timedelta(0))]
+"""Seconds, `00:01:30` or ISO 8601 (`PT90S`)."""
 
 
 class _Section(BaseModel):
@@ -95,25 +106,25 @@ class LimitSettings(_Section):
 class ChunkSettings(_Section):
     """How a document is taken apart."""
 
-    target: timedelta = timedelta(seconds=40)
+    target: Duration = timedelta(seconds=40)
     """How long one chunk should keep its device."""
     max_pages: int = Field(default=50, ge=1)
     page_ms: int = Field(default=4_000, ge=1)
     """Estimated time to recognise an A4 page at 200 dpi on one CPU slot."""
     flush_pages: int = Field(default=4, ge=1)
-    flush_after: timedelta = timedelta(seconds=5)
+    flush_after: Duration = timedelta(seconds=5)
 
 
 class LeaseSettings(_Section):
     """Time limits of claims; all compared on the database's clock."""
 
-    chunk: timedelta = timedelta(seconds=60)
-    step: timedelta = timedelta(minutes=10)
-    device: timedelta = timedelta(seconds=30)
-    stall: timedelta = timedelta(seconds=180)
+    chunk: Duration = timedelta(seconds=60)
+    step: Duration = timedelta(minutes=10)
+    device: Duration = timedelta(seconds=30)
+    stall: Duration = timedelta(seconds=180)
     """A runner that finishes no page for this long is killed."""
-    warm_up: timedelta = timedelta(minutes=5)
-    resend: timedelta = timedelta(seconds=30)
+    warm_up: Duration = timedelta(minutes=5)
+    resend: Duration = timedelta(seconds=30)
     """A row whose message was sent this long ago and not claimed is sent again."""
     max_attempts: int = Field(default=3, ge=1)
     """Claims of a chunk or step that failed for a reason of its own."""
@@ -124,8 +135,8 @@ class LeaseSettings(_Section):
 class DispatcherSettings(_Section):
     """How rows become messages."""
 
-    poll: timedelta = timedelta(seconds=1)
-    sweep: timedelta = timedelta(seconds=5)
+    poll: Duration = timedelta(seconds=1)
+    sweep: Duration = timedelta(seconds=5)
     window_per_slot: int = Field(default=2, ge=1)
     io_window: int = Field(default=8, ge=1)
 
@@ -199,8 +210,24 @@ class Settings(BaseSettings):
 
 def read_settings() -> Settings:
     """Return the settings of this process. Raises: SettingsError, which names all that is wrong, one a line."""
+    problems = [f"{name}: there is no such section of the settings" for name in _of_no_section(os.environ)]
     try:
-        return Settings()
+        settings = Settings()
     except ValidationError as error:
-        lines = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors(include_input=False)]
-        raise SettingsError("\n".join(lines)) from None
+        problems += [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False)]
+    except pydantic_settings.SettingsError as error:
+        problems.append(f"{error}: lists are JSON in the environment")
+    if problems:
+        raise SettingsError("\n".join(problems))
+    return settings
+
+
+def _of_no_section(environment: Iterable[str]) -> list[str]:
+    """Return the variables that look like settings and would be passed over."""
+    prefix, delimiter = "MUNIMENT_", "__"
+    named = {name: name.upper().removeprefix(prefix).partition(delimiter)[0].lower() for name in environment}
+    return [
+        name
+        for name, section in named.items()
+        if name.upper().startswith(prefix) and delimiter in name and section not in Settings.model_fields
+    ]

@@ -1,0 +1,71 @@
+"""Settings from their sources, and what is said of those that can't be used."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline.settings import Settings, SettingsError, read_settings
+
+
+@pytest.fixture
+def config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A settings file that counts."""
+    path = tmp_path / "muniment.toml"
+    monkeypatch.setenv("MUNIMENT_CONFIG", str(path))
+    return path
+
+
+def test_without_any_source_the_defaults_hold() -> None:
+    assert read_settings() == Settings()
+
+
+def test_the_environment_goes_before_the_file(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text('[limits]\nmax_pages = 5\ndpi = 300\n[sources]\nfile_roots = ["/scans"]\n')
+    monkeypatch.setenv("MUNIMENT_LIMITS__MAX_PAGES", "7")
+    settings = read_settings()
+    assert (settings.limits.max_pages, settings.limits.dpi, settings.sources.file_roots) == (7, 300, (Path("/scans"),))
+
+
+@pytest.mark.parametrize("given", ["90", "90.0", "PT90S", "00:01:30"])
+def test_durations_are_seconds_or_iso_8601(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("MUNIMENT_LEASES__STALL", given)
+    assert read_settings().leases.stall == timedelta(seconds=90)
+
+
+def test_an_empty_variable_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUNIMENT_DATABASE__URL", "")
+    assert read_settings().database.url is None
+
+
+def test_all_problems_are_named_at_once(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text("[limits]\nmax_page = 5\n[chunk]\n")
+    monkeypatch.setenv("MUNIMENT_LIMITS__DPI", "9")
+    monkeypatch.setenv("MUNIMENT_LEASES__STEP", "-1")
+    monkeypatch.setenv("MUNIMENT_LIMIT__MAX_PAGES", "5")
+    with pytest.raises(SettingsError) as raised:
+        read_settings()
+    named = [line.partition(":")[0] for line in str(raised.value).splitlines()]
+    assert sorted(named) == ["MUNIMENT_LIMIT__MAX_PAGES", "chunk", "leases.step", "limits.dpi", "limits.max_page"]
+
+
+def test_a_list_that_is_not_json_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUNIMENT_SOURCES__FILE_ROOTS", "/scans")
+    with pytest.raises(SettingsError, match=r"sources.*JSON"):
+        read_settings()
+
+
+def test_variables_of_other_kinds_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUNIMENT_TRACEBACK", "1")
+    monkeypatch.setenv("OTHER_LIMIT__MAX_PAGES", "1")
+    read_settings()
+
+
+def test_a_secret_is_in_no_message_and_no_repr(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUNIMENT_OBJECTS__SECRET_KEY", "hush")
+    monkeypatch.setenv("MUNIMENT_DATABASE__URL", "postgresql+psycopg://u:hush@h/d")
+    assert "hush" not in repr(read_settings())
+    monkeypatch.setenv("MUNIMENT_OBJECTS__ENDPOINTS", "hush")
+    with pytest.raises(SettingsError) as raised:
+        read_settings()
+    assert "hush" not in str(raised.value)
