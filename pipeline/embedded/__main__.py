@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -25,6 +26,8 @@ def main() -> None:
             broker_databases=arguments.broker_databases,
         ),
     )
+    # What settings say of a stack that runs is about this home.
+    os.environ["MUNIMENT_HOME"] = str(arguments.home)
     try:
         asyncio.run(serve(arguments.home, Settings(), options=options))
     except StackError as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.embedded.errors import StackError
-from pipeline.embedded.supervisor import Account
+from pipeline.embedded.process import Account
 
 NOBODY = 65534
 ROOT = 0

@@ -7,9 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from pipeline.embedded.ports import LOOPBACK
+from pipeline.embedded.process import ProcessSpec
 from pipeline.embedded.services import Servers
 from pipeline.embedded.state import FlowerAccess
-from pipeline.embedded.supervisor import ProcessSpec
 
 _WORK_LAYER = 1
 FLOWER_USER = "muniment"

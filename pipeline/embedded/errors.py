@@ -19,4 +19,5 @@ class ProcessFailed(StackError):
     def __init__(self, name: str, what: str, log_tail: str) -> None:
         super().__init__(f"{name} {what}; the end of its log:\n{log_tail or '(empty)'}")
         self.name = name
+        self.what = what
         self.log_tail = log_tail

@@ -13,7 +13,7 @@ from pipeline.embedded.binaries import postgres_programs
 from pipeline.embedded.errors import StackError
 from pipeline.embedded.files import private_folder, write_private
 from pipeline.embedded.ports import LOOPBACK
-from pipeline.embedded.supervisor import Account, ProcessSpec
+from pipeline.embedded.process import Account, ProcessSpec
 
 USER = DATABASE = "muniment"
 

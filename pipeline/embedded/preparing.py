@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 from pipeline.embedded.errors import StackError
 from pipeline.embedded.files import write_private
 from pipeline.embedded.services import Servers
-from pipeline.embedded.supervisor import die_with_parent
 
 
 class Preparer:
@@ -35,7 +33,7 @@ class Preparer:
 
 @contextlib.asynccontextmanager
 async def preparer(logs: Path) -> AsyncIterator[Preparer]:
-    """Start the program; it is gone at the end."""
+    """Start the program; it is gone at the end, and ends by itself where it gets no orders."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",
@@ -44,7 +42,6 @@ async def preparer(logs: Path) -> AsyncIterator[Preparer]:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        preexec_fn=die_with_parent(signal.SIGKILL),
     )
     try:
         yield Preparer(process, logs / "prepare.log")

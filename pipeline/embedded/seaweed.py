@@ -13,7 +13,7 @@ from typing import Self
 from pipeline.embedded.binaries import seaweed
 from pipeline.embedded.files import private_folder
 from pipeline.embedded.ports import ADMIN_GRPC_OFFSET, LOOPBACK, PortPicker
-from pipeline.embedded.supervisor import ProcessSpec
+from pipeline.embedded.process import ProcessSpec
 
 # Each gRPC server also listens here, whatever is asked for.
 _SOCKETS = Path("/tmp")  # noqa: S108 - the place is SeaweedFS's

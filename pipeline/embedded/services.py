@@ -1,6 +1,7 @@
 """Starts the three embedded servers: Valkey, Postgres and SeaweedFS, side by side, on free ports of the loopback."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from pipeline.embedded.ports import PortPicker
 from pipeline.embedded.postgres import database_url, postgres_spec
 from pipeline.embedded.seaweed import SeaweedPorts, endpoint, remove_sockets, seaweed_spec
 from pipeline.embedded.supervisor import Supervisor
-from pipeline.embedded.valkey import broker_url, valkey_spec
+from pipeline.embedded.valkey import broker_url, set_damaged_aside, valkey_spec
 from pipeline.settings import BrokerSettings, DatabaseSettings, ObjectSettings, Settings
 
 _Where = TypeVar("_Where")
@@ -28,7 +29,8 @@ class ServerOptions:
     """What a test run sets differently from a person's stack."""
 
     fsync: bool = True
-    max_connections: int = 100
+    max_connections: int = max(100, 50 + 8 * (os.cpu_count() or 1))
+    """A process of ours keeps two, and each core has a worker of several processes."""
     broker_databases: int = 16
 
 
@@ -95,11 +97,14 @@ class EmbeddedServers:
 
         async def start() -> BrokerSettings:
             port = self._ports.pick()
-            await self._supervisor.start(
-                valkey_spec(
-                    self._home / "valkey", port=port, password=password, databases=self._options.broker_databases
-                )
-            )
+            folder, databases = self._home / "valkey", self._options.broker_databases
+            spec = valkey_spec(folder, port=port, password=password, databases=databases)
+            try:
+                await self._supervisor.start(spec)
+            except ProcessFailed as error:
+                if not set_damaged_aside(folder, error.log_tail):
+                    raise
+                await self._supervisor.start(spec)
             return given.model_copy(update={"url": SecretStr(broker_url(port=port, password=password))})
 
         return await on_free_ports(start)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -20,6 +21,7 @@ from pipeline.embedded.services import EmbeddedServers, ServerOptions, Servers
 from pipeline.embedded.state import (
     FlowerAccess,
     Phase,
+    ProcessState,
     StackState,
     read_state_of_any_age,
     remove_state,
@@ -87,6 +89,7 @@ class _Stack:
         self._servers: Servers | None = None
         self._flower: FlowerAccess | None = None
         self._nobody_attached: FileLock | None = None
+        self._known_down: set[str] = set()
         self._credentials = load_or_create(home)
         self._supervisor = Supervisor(logs=private_folder(home / "logs"), on_change=self._write_state)
         self._embedded = EmbeddedServers(self._supervisor, home, self._credentials, options.servers)
@@ -156,7 +159,15 @@ class _Stack:
         )
 
     def _write_state(self) -> None:
-        write_state(self._home, self._state())
+        """Write down what has changed; a full disk must not end the watch over the processes."""
+        try:
+            write_state(self._home, self._state())
+        except OSError as error:
+            sys.stderr.write(f"the state of the stack could not be written: {error}\n")
+        down = {name for name, report in self._supervisor.reports.items() if report.state is ProcessState.DOWN}
+        for name in sorted(down - self._known_down):
+            sys.stderr.write(f"{name} died too often and is left down; see {self._home}/logs/{name}.log\n")
+        self._known_down = down
 
 
 @contextlib.asynccontextmanager
@@ -166,7 +177,8 @@ async def _told_to_stop() -> AsyncIterator[asyncio.Event]:
     loop = asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     for number in signals:
-        loop.add_signal_handler(number, told.set)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup does with SIGHUP
+            loop.add_signal_handler(number, told.set)
     try:
         yield told
     finally:

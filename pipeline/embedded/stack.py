@@ -166,6 +166,15 @@ def _spawn(home: Path, options: StackOptions, *arguments: str) -> StackState:
             start_new_session=True,
         )
     _children.append(supervisor)
+    try:
+        return _until_ready(home, supervisor, log, position)
+    except BaseException:
+        supervisor.terminate()
+        supervisor.wait(_STOP_WITHIN.total_seconds())
+        raise
+
+
+def _until_ready(home: Path, supervisor: "subprocess.Popen[bytes]", log: Path, position: int) -> StackState:
     deadline = time.monotonic() + _START_WITHIN.total_seconds()
     while time.monotonic() < deadline:
         state = read_state(home)
@@ -175,7 +184,6 @@ def _spawn(home: Path, options: StackOptions, *arguments: str) -> StackState:
             printed = log.read_bytes()[position:].decode(errors="replace").strip()
             raise StackError(printed or f"the supervisor ended with status {supervisor.returncode}; see {home}/logs")
         time.sleep(0.02)
-    supervisor.terminate()
     raise StackError(f"the stack was not ready within {_START_WITHIN}; see {home}/logs")
 
 

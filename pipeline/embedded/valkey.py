@@ -1,13 +1,16 @@
 """The embedded broker: Valkey, or Redis where that is installed."""
 
 import asyncio
+import shutil
 import signal
 from pathlib import Path
 
 from pipeline.embedded.binaries import valkey_server
 from pipeline.embedded.files import private_folder, write_private
 from pipeline.embedded.ports import LOOPBACK
-from pipeline.embedded.supervisor import ProcessSpec
+from pipeline.embedded.process import ProcessSpec
+
+_DAMAGED = ("reading the append only file", "aof manifest", "opening the append log file")
 
 
 def valkey_spec(folder: Path, *, port: int, password: str, databases: int = 16) -> ProcessSpec:
@@ -45,6 +48,18 @@ maxmemory-policy noeviction
 def broker_url(*, port: int, password: str, database: int = 0) -> str:
     """Return the address; the scheme stays `redis`, since kombu knows no other (celery/kombu#2245)."""
     return f"redis://:{password}@{LOOPBACK}:{port}/{database}"
+
+
+def set_damaged_aside(folder: Path, log_tail: str) -> bool:
+    """Move the data away if the log says that it is damaged; whether it was. All there is to lose are hints to rows."""
+    data = folder / "appendonlydir"
+    if not data.exists() or not any(sign in log_tail.lower() for sign in _DAMAGED):
+        return False
+    damaged = folder / "appendonlydir.damaged"
+    if damaged.exists():
+        shutil.rmtree(damaged)
+    data.rename(damaged)
+    return True
 
 
 async def _ping(port: int, password: str) -> bool:

@@ -244,6 +244,20 @@ def test_a_server_that_can_not_start_is_reported_with_its_log(home: Path) -> Non
     assert read_state(home) is None
 
 
+def test_a_broker_whose_file_is_damaged_starts_empty(home: Path) -> None:
+    handle = share(home, SERVERS)
+    with broker(handle.state) as client:
+        client.set("a hint", "x" * 1_000)
+    handle.stop()
+    for path in (home / "valkey" / "appendonlydir").glob("*.aof"):
+        path.write_bytes(b"*3\r\n$nonsense\r\n" * 100)
+    handle = share(home, SERVERS)
+    with broker(handle.state) as client:
+        assert client.dbsize() == 0
+    assert (home / "valkey" / "appendonlydir.damaged").exists()
+    handle.stop()
+
+
 def test_a_port_lost_to_a_stranger_is_replaced(tmp_path: Path) -> None:
     answers = [
         ProcessFailed("valkey", "ended with status 1", "bind: Address already in use"),

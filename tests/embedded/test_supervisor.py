@@ -88,6 +88,31 @@ def test_a_start_that_fails_shows_the_log_and_leaves_nothing(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
+def test_a_program_that_is_not_there_is_reported(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        supervisor = Supervisor(logs=tmp_path)
+        missing = ProcessSpec(name="worker", argv=("/no/such/program",), env={}, folder=tmp_path)
+        with pytest.raises(ProcessFailed, match=r"could not be started.*/no/such/program"):
+            await supervisor.start(missing)
+
+    asyncio.run(scenario())
+
+
+def test_a_program_that_goes_missing_is_left_down_in_the_end(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+
+    async def scenario() -> None:
+        supervisor = Supervisor(logs=tmp_path, restarts=QUICK)
+        await supervisor.start(ProcessSpec(name="worker", argv=(str(program),), env={}, folder=tmp_path))
+        program.unlink()
+        await until(lambda: supervisor.reports["worker"].state is ProcessState.DOWN)
+        await supervisor.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_process_that_never_gets_ready_is_stopped(tmp_path: Path) -> None:
     async def scenario() -> None:
         supervisor = Supervisor(logs=tmp_path)
