@@ -23,6 +23,7 @@ from pipeline.settings import BrokerSettings, DatabaseSettings, ObjectSettings, 
 
 if TYPE_CHECKING:
     from tests.rows import Rows
+    from tests.system import System
 
 BROKER_DATABASES = 512
 TEMPLATE = "muniment_template"
@@ -189,3 +190,15 @@ def rows(database_url: str) -> Iterator["Rows"]:
     made = Rows(database_url)
     yield made
     made.engine.dispose()
+
+
+@pytest.fixture
+def system(settings: Settings, environment: dict[str, str], tmp_path: Path) -> Iterator["System"]:
+    """A whole system over the test's own servers; the test starts its processes."""
+    from tests.system import System
+
+    made = System(settings, environment, tmp_path)
+    try:
+        yield made
+    finally:
+        made.stop()

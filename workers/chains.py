@@ -1,6 +1,5 @@
 """ChainQueue on Celery: linear chains of immutable signatures, ids and attempt numbers only."""
 
-from typing import Any
 from uuid import UUID, uuid5
 
 import kombu.exceptions
@@ -53,7 +52,7 @@ class CeleryChains:
             with self._app.connection_for_read() as connection:
                 channel = connection.default_channel
                 # Redis channels sum their priority lists here; other transports are not asked.
-                return channel._size(queue) if hasattr(channel, "_size") else None  # type: ignore[no-any-return]  # noqa: SLF001
+                return channel._size(queue) if hasattr(channel, "_size") else None  # noqa: SLF001
         except _UNREACHABLE as error:
             raise _broker_away(error) from error
 
@@ -70,12 +69,14 @@ class CeleryChains:
         )
 
     def _send(self, signatures: list[Signature], *, root: JobId, parent: JobId | None) -> None:
-        options: dict[str, Any] = {"root_id": str(root), "parent_id": str(parent) if parent else None}
+        # On the first signature itself: a chain passes a parent on to nobody.
+        signatures[0].set(parent_id=str(parent) if parent else None)
         try:
             if len(signatures) == 1:
-                signatures[0].apply_async(**options)
+                signatures[0].apply_async(root_id=str(root))
             else:
-                chain(*signatures, app=self._app).apply_async(task_id=signatures[-1].options["task_id"], **options)
+                whole = chain(*signatures, app=self._app)
+                whole.apply_async(task_id=signatures[-1].options["task_id"], root_id=str(root))
         except _UNREACHABLE as error:
             raise _broker_away(error) from error
 

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -153,6 +153,7 @@ class Supervisor:
     ) -> None:
         self._device_id = device_id
         self._command = command
+        self._default_engine = command.engine
         self._patience = patience
         self._flush_pages = flush_pages
         self._described = described
@@ -186,12 +187,8 @@ class Supervisor:
         """Wait for a warm runner, starting one if there is none. Raises: Transient (`engine_unavailable`)."""
         if self._is_warm and self._runner_is_quiet():
             return
-        self.start()
-        try:
-            self._await_warmth()
-        except (RunnerGone, ProtocolError, TimeoutError) as error:
-            self.replace()
-            raise Transient(ErrorCode.ENGINE_UNAVAILABLE, f"{self._device_id} has no engine: {error}") from error
+        for _ in self._warming():
+            pass
 
     def read(self, chunk: ClaimedChunk) -> Generator[ReadingEvent, None, None]:
         """Yield what happens to the chunk; see `ReadingDevice.read`."""
@@ -199,6 +196,7 @@ class Supervisor:
         self._is_reading = True
         ended = False
         try:
+            yield from self._switch(chunk)
             self._send(chunk)
             for event in self._events():
                 ended = isinstance(event, ChunkEnded)
@@ -232,6 +230,16 @@ class Supervisor:
         if runner:
             runner.end(self._patience.gone)
             log.info("runner_ended", device=self._device_id, pid=runner.pid)
+
+    def _switch(self, chunk: ClaimedChunk) -> Generator[ReadingEvent, None, None]:
+        """Replace the runner if the chunk's job asks for another engine than it has."""
+        asked = chunk.options.get("engine") or self._default_engine
+        if asked == self._command.engine and self._is_warm:
+            return
+        self.replace()
+        self._command = replace(self._command, engine=str(asked))
+        for _ in self._warming():
+            yield Tick()
 
     def _send(self, chunk: ClaimedChunk) -> None:
         # After a failure each page is put away by itself, so that the one at fault stands alone at once.
@@ -292,11 +300,24 @@ class Supervisor:
         self.replace()
         return False
 
-    def _await_warmth(self) -> None:
+    def _warming(self) -> Generator[None, None, None]:
+        """Start a runner if there is none, and yield now and then until it is warm.
+
+        Raises: Transient (`engine_unavailable`).
+        """
+        self.start()
+        try:
+            yield from self._until_warm()
+        except (RunnerGone, ProtocolError, TimeoutError) as error:
+            self.replace()
+            raise Transient(ErrorCode.ENGINE_UNAVAILABLE, f"{self._device_id} has no engine: {error}") from error
+
+    def _until_warm(self) -> Generator[None, None, None]:
         deadline = time.monotonic() + self._patience.warm_up.total_seconds()
         while time.monotonic() < deadline:
             message = self._warm_runner().hear(_TICK)
             if message is None:
+                yield
                 continue
             if message["kind"] != "ready":
                 raise RunnerGone(message.get("message", "it says something else than that it is ready"))

@@ -21,6 +21,7 @@ from pipeline.adapters.ledger import PostgresLedger
 from pipeline.adapters.objects import S3Objects
 from pipeline.adapters.writers import OUTPUTS
 from pipeline.domain.retry import AttemptLimits
+from pipeline.engines.registry import names as engine_names
 from pipeline.settings import Settings, SettingsError
 from pipeline.steps.deliver import Deliver
 from pipeline.steps.export import Export
@@ -108,6 +109,7 @@ class Wiring:
             jobs=self.jobs,
             objects=self.objects,
             rules=rules,
+            engines=engine_names(),
             media_type_of=media_type_of,
             renew_every=self._renew_every,
         )

@@ -2,7 +2,7 @@
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -41,15 +41,24 @@ class Ingest:
     jobs: JobSteps
     objects: ObjectStore
     rules: SourceRules
+    engines: Collection[str]
+    """Names that a job may ask for."""
     media_type_of: Callable[[bytes], str]
     renew_every: timedelta
 
     def __call__(self, job: ClaimedJob) -> None:
         """Store the job's original. Raises: Rejected, if the source or the options can't be accepted."""
-        parse_options(job.options)
+        self._check_options(job)
         original = self._already_stored(job) or self._store(job)
         self.jobs.ingested(job.claim, original)
         self._forget_upload(job)
+
+    def _check_options(self, job: ClaimedJob) -> None:
+        engine = parse_options(job.options).engine
+        if engine is not None and engine not in self.engines:
+            raise Rejected(
+                ErrorCode.INVALID_OPTIONS, f"there is no engine {engine}; there are {', '.join(sorted(self.engines))}"
+            )
 
     def _already_stored(self, job: ClaimedJob) -> StoredOriginal | None:
         """Return the original that an earlier run of this job stored; its upload may be gone by now."""
