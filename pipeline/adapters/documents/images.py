@@ -45,6 +45,8 @@ _BYTES_PER_PIXEL = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "
 """What Pillow needs for a decoded pixel, by mode; 4 for all others."""
 _JPEG_2000_BYTES_PER_PIXEL = 16
 """OpenJPEG decodes into 32 bits for each channel."""
+_ANIMATED = frozenset({sniff.GIF, sniff.WEBP, sniff.PNG})
+"""A JPEG may hold more pictures too, but those are previews and depth maps of the first."""
 _ORIENTATION = 274
 _SANE_DPI = (36.0, 2400.0)
 _SCREEN_DPI = frozenset({72, 96})
@@ -155,7 +157,7 @@ class PictureFile:
         self._limits = limits
         self._frames = pages.frames
         self._is_cut_short = pages.is_cut_short
-        self._is_animated = media_type != sniff.TIFF and self._has_frames()
+        self._is_animated = media_type in _ANIMATED and self._has_frames()
         self.media_type = media_type
 
     @property

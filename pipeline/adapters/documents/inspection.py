@@ -18,13 +18,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from pipeline.adapters.documents.bounds import Bounds, bind, child_environment
 from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
 from pipeline.domain.recognition import Flag
 from pipeline.ports import DocumentLimits, Inspection
 
-_KEPT_ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LANG", "LC_ALL")
-"""The child gets no secrets."""
 _LONGEST_LINE = 4096
 _LINES_BESIDE_PAGES = 3
 _MOST_DEATHS = 5
@@ -125,9 +124,7 @@ class _Order:
     path: str
     limits: dict[str, Any]
     first_page: int
-    cpu_seconds: int
-    max_memory_bytes: int
-    parent: int
+    bounds: dict[str, int]
 
 
 class _Child:
@@ -136,22 +133,20 @@ class _Child:
     def __init__(
         self, path: Path, limits: DocumentLimits, *, first_page: int, deadline: float, max_memory_bytes: int
     ) -> None:
+        time_left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
         self._deadline = deadline
         self._most_lines = limits.max_pages + _LINES_BESIDE_PAGES
         self._order = _Order(
             path=str(path.absolute()),
             limits=asdict(limits),
             first_page=first_page,
-            cpu_seconds=int(max(1.0, deadline - time.monotonic())) + 1,
-            max_memory_bytes=max_memory_bytes,
-            parent=os.getpid(),
+            bounds=asdict(Bounds.until(time_left, max_memory_bytes=max_memory_bytes)),
         )
         self.death = ""
         """Why it ended before it had said everything; empty where it did not."""
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield what the child says, until it ends or has to be ended."""
-        environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
         # A killed child can't remove its temporary files, so they lie in a folder of ours.
         with tempfile.TemporaryDirectory(prefix="muniment-inspection-", ignore_cleanup_errors=True) as scratch:
             process = subprocess.Popen(
@@ -159,7 +154,7 @@ class _Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=environment | {"TMPDIR": scratch, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+                env=child_environment(scratch),
                 start_new_session=True,
             )
             try:
@@ -210,7 +205,7 @@ class _Child:
 def _main(argument: str) -> int:
     """Be the child: say what the document is, then each page's facts, a line each."""
     order = _Order(**json.loads(argument))
-    _bind(order)
+    bind(Bounds(**order.bounds))
     from pipeline.adapters.documents.opener import FileOpener  # noqa: PLC0415 - only after the limits are set
 
     try:
@@ -229,22 +224,6 @@ def _main(argument: str) -> int:
 def _say(message: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(message, separators=(",", ":")) + "\n")
     sys.stdout.flush()
-
-
-def _bind(order: _Order) -> None:
-    """Bound this process, and end it with its parent."""
-    import resource  # noqa: PLC0415 - in the child alone
-
-    resource.setrlimit(resource.RLIMIT_AS, (order.max_memory_bytes, order.max_memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CPU, (order.cpu_seconds, order.cpu_seconds + 1))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        import ctypes  # noqa: PLC0415
-
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-    if os.getppid() != order.parent:
-        sys.exit("the parent is gone")
 
 
 if __name__ == "__main__":

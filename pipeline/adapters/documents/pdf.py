@@ -5,7 +5,7 @@ PDFium is not thread-safe, so one lock per process surrounds every call; and no 
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,9 @@ def _load(path: Path) -> Any:
         if len(document) < 1:
             document.close()
             return None
-        document.init_forms()
+        # A form that PDFium can't make sense of is not filled in on the page; everything else still is.
+        with suppress(pypdfium2.PdfiumError):
+            document.init_forms()
         return document
 
 
@@ -230,7 +232,7 @@ def _evidence(page: Any, contents: PageContents) -> PageEvidence:
     characters = text_quality.visible_count(text)
     is_judged_by_words = contents.hidden_share >= 0.5
     return PageEvidence(
-        draws=bool(contents.objects or contents.shown_annotations),
+        draws=contents.draws,
         characters=characters + sum(text_quality.visible_count(value.text) for value in contents.field_values),
         garbled_share=text_quality.garbled_count(text) / characters if characters else 0.0,
         unmapped_share=unmapped_share,

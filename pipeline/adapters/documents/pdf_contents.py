@@ -81,6 +81,12 @@ class PageContents:
     field_values: list[FieldValue] = field(default_factory=list)
 
     @property
+    def draws(self) -> bool:
+        """Whether anything leaves a mark."""
+        unseen = self.hidden_text_objects if self.hidden_text_is_all_there_is else 0
+        return self.objects > unseen or self.shown_annotations > 0
+
+    @property
     def hidden_share(self) -> float:
         """Return the share of text objects that a reader can't see."""
         return self.hidden_text_objects / self.text_objects if self.text_objects else 0.0

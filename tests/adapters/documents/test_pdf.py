@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +176,9 @@ class TestClass:
     def test_a_link_leaves_a_page_blank(self, tmp_path: Path) -> None:
         assert class_of(tmp_path, Page(annotations=[link])) is PageClass.BLANK
 
+    def test_invisible_text_over_nothing_leaves_a_page_blank(self, tmp_path: Path) -> None:
+        assert class_of(tmp_path, Page(text(*LONG_TEXT, mode=3))) is PageClass.BLANK
+
     def test_drawn_lines_have_to_be_looked_at(self, tmp_path: Path) -> None:
         assert class_of(tmp_path, Page(SQUARE)) is PageClass.SCAN
 
@@ -251,6 +255,16 @@ class TestClass:
 
 
 class TestRendering:
+    def test_threads_may_each_have_a_document_open(self, tmp_path: Path) -> None:
+        path = pdf_file(tmp_path, *[Page(text(f"Page {number}", size=30)) for number in range(1, 9)])
+
+        def read(number: int) -> tuple[str, int]:
+            with FileOpener(limits(dpi=72)).open(path) as document:
+                return document.text_layer(number).blocks[0].text, int(document.render(number).pixels.min())
+
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(read, range(1, 9))) == [(f"Page {number}", 0) for number in range(1, 9)]
+
     def test_pixels_are_red_green_blue_on_white_and_the_receivers_own(self, tmp_path: Path) -> None:
         path = pdf_file(tmp_path, Page(b"1 0 0 rg 0 0 306 792 re f"))
         with FileOpener(limits(dpi=72)).open(path) as document:
