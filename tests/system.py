@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 from PIL import Image, ImageDraw
@@ -13,10 +14,10 @@ from PIL import Image, ImageDraw
 from pipeline.adapters.objects import S3Objects
 from pipeline.domain import keys
 from pipeline.domain.states import JobState
-from pipeline.embedded.supervisor import die_with_parent
 from pipeline.row_ports import Submission
 from tests.rows import Rows
 from tests.waiting import eventually
+from workers.process import die_with_parent
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = {
@@ -74,7 +75,7 @@ class System:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            preexec_fn=die_with_parent(signal.SIGKILL),  # noqa: PLW1509 - tests fork from their main thread
+            preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509 - tests fork from their main thread
         )
         return self.processes[name]
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 Found = TypeVar("Found")
 
 
-def eventually(condition: Callable[[], Found], *, within: float = 20) -> Found:
+def eventually(condition: Callable[[], Found], *, within: float = 60) -> Found:
     """Return what the condition gives as soon as that is true; fail after so many seconds."""
     deadline = time.monotonic() + within
     while not (found := condition()):

@@ -27,6 +27,7 @@ class Progress:
         self._documents_ended = 0
         self._documents = 0
         self._printed = time.monotonic()
+        self._said = ""
 
     def __enter__(self) -> Self:
         return self
@@ -60,5 +61,6 @@ class Progress:
         self._pages_ended += status.pages_done
 
     def _say(self, line: str) -> None:
-        if not self._quiet:
+        if line != self._said and not self._quiet:
             click.echo(line, err=True)
+            self._said = line

@@ -148,13 +148,14 @@ def _is_hidden(path: Path) -> bool:
 def _running_stack() -> Iterator[None]:
     """Use what runs, or start a stack of our own and stop it at the end."""
     from pipeline.commands.serving import someone_serves
-    from pipeline.embedded.stack import start_owned
+    from pipeline.embedded.stack import read_state, start_owned
     from pipeline.settings import default_home
 
     if someone_serves():
         yield
         return
-    click.echo("starting the embedded stack ...", err=True)
+    if read_state(default_home()) is None:
+        click.echo("starting the embedded stack ...", err=True)
     handle = start_owned(default_home())
     try:
         yield

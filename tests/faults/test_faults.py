@@ -1,15 +1,18 @@
 """Faults of the queue, the workers and the engine; each test ends with the same question: is every page there once?"""
 
-import os
 import signal
 
 import psycopg
 import pytest
 import redis
 
-from pipeline.domain.states import ChunkState, JobState
+from pipeline.domain.document import Lane
+from pipeline.domain.states import ChunkState, JobState, Step
+from pipeline.row_ports import DueChunk, DueJob
 from tests.system import scan
 from tests.waiting import eventually
+from workers.app import create_app
+from workers.chains import CeleryChains
 
 
 def broker(system):
@@ -41,12 +44,9 @@ def test_a_worker_killed_in_the_middle_is_made_up_for(system, tmp_path):
 
 
 def test_a_runner_killed_in_the_middle_costs_one_attempt_and_no_finished_page(system, tmp_path):
-    system.simulate(page_ms=60)
+    system.simulate(faults={"9": "kill_once"}, folder=str(tmp_path))
     system.start()
     job_id = system.submit(scan(tmp_path, 15))
-    system.pages_done(job_id, 4)
-    for pid in system.runner_pids():
-        os.kill(pid, signal.SIGKILL)
     assert system.finished(job_id).state is JobState.SUCCEEDED
     system.assert_whole(job_id, 15)
     attempts = system.rows.sql("SELECT outcome, error_code, pages_done FROM chunk_attempt ORDER BY started_at")
@@ -125,20 +125,14 @@ def test_a_running_job_that_is_cancelled_stops_at_its_next_page_and_never_merges
 
 
 def test_messages_that_come_twice_and_late_do_nothing(system, tmp_path):
-    from workers.app import create_app
-    from workers.chains import CeleryChains
-
     system.simulate(page_ms=50)
     system.start(slots=2)
     job_id = system.submit(scan(tmp_path, 20))
     system.pages_done(job_id, 4)
     chains = CeleryChains(create_app(system.settings))
-    from pipeline.domain.states import Step
-    from pipeline.row_ports import DueChunk, DueJob
-
     for row in system.rows.sql("SELECT id, job_id, lane FROM chunk"):
         for attempt in (1, 1, 2):
-            chains.send_chunk(DueChunk(chunk_id=row.id, job_id=row.job_id, lane=row.lane, attempt=attempt))
+            chains.send_chunk(DueChunk(chunk_id=row.id, job_id=row.job_id, lane=Lane(row.lane), attempt=attempt))
     for step in (Step.INGEST, Step.SPLIT, Step.MERGE, Step.EXPORT):
         chains.send_job(DueJob(job_id=job_id, step=step, attempt=1))
     assert system.finished(job_id).state is JobState.SUCCEEDED

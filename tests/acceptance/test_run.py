@@ -1,0 +1,143 @@
+"""`muniment run` as its user sees it: a stack of its own, results on disk, one JSON object a document, nothing left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.embedded.state import read_state
+from tests.system import QUICK, ROOT, scan
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def environment(home):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
+    return kept | QUICK | {"MUNIMENT_HOME": str(home), "MUNIMENT_CONFIG": os.devnull}
+
+
+def muniment(environment, *arguments, cwd=ROOT):
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline.cli", *map(str, arguments)],
+        env=environment,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def processes_of(home):
+    """Return the command lines of all processes that name this home, in their arguments or their environment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes()
+            if str(home).encode() in command + (folder / "environ").read_bytes():
+                found.append(command.replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def test_a_folder_of_documents_good_and_bad(environment, home, tmp_path):
+    box = tmp_path / "box"
+    (box / "inner").mkdir(parents=True)
+    scan(box, 3, name="letter.pdf")
+    scan(box / "inner", 2, name="letter.pdf")
+    (box / "notes.pdf").write_text("not a PDF")
+    (box / ".hidden").write_text("nobody asked")
+    out = tmp_path / "out"
+
+    ended = muniment(environment, "run", box, "--out", out, "--json", cwd=tmp_path)
+
+    assert ended.returncode == 4, ended.stderr
+    results = {result["source"]: result for result in map(json.loads, ended.stdout.splitlines())}
+    assert set(results) == {str(box / "letter.pdf"), str(box / "inner" / "letter.pdf"), str(box / "notes.pdf")}
+    good, bad = results[str(box / "letter.pdf")], results[str(box / "notes.pdf")]
+    assert set(good) == {"job_id", "source", "state", "page_count", "outcomes", "outputs", "error", "seconds"}
+    assert (good["state"], good["page_count"], good["outcomes"]) == ("succeeded", 3, {"recognised": 3})
+    assert good["error"] is None
+    assert {Path(path).name for path in good["outputs"].values()} == {"document.json", "document.md", "document.txt"}
+    assert Path(good["outputs"]["text"]).read_text() == "page 1\n\fpage 2\n\fpage 3\n"
+    assert (bad["state"], bad["error"]["code"], bad["outputs"]) == ("rejected", "not_a_document", {})
+    assert {folder.name for folder in out.iterdir()} == {"letter.pdf", "letter.pdf-2"}
+    assert read_state(home) is None
+    eventually(lambda: processes_of(home) == [])
+
+
+def test_ctrl_c_cancels_the_jobs_and_leaves_nothing_running(environment, home, tmp_path):
+    environment["MUNIMENT_SIMULATED"] = json.dumps({"page_ms": 400})
+    path = scan(tmp_path, 40)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipeline.cli", "run", str(path), "--out", str(tmp_path / "out")],
+        env=environment,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    eventually((home / "logs" / "worker-cpu0.log").exists, within=60)
+    eventually(lambda: "recognise" in (home / "logs" / "worker-cpu0.log").read_text().partition("ready.")[2], within=60)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"cancelled" in said
+    assert read_state(home) is None
+    eventually(lambda: processes_of(home) == [])
+    # The rows outlive the stack; the next one shows them.
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["run"], ["run", "no-such-file"], ["run", "--lane", "tpu", "x"], ["nonsense"]]
+)
+def test_wrong_usage_is_said_at_once(environment, home, arguments):
+    ended = muniment(environment, *arguments)
+    assert ended.returncode == 2
+    assert ended.stderr
+    assert not home.exists()
+
+
+def test_a_stack_that_is_up_is_shared_and_watched_from_other_commands(environment, home, tmp_path):
+    up = muniment(environment, "up", "--detach", "--no-flower", "--cpu-slots", "1")
+    assert up.returncode == 0, up.stderr
+    try:
+        path = scan(tmp_path, 2)
+        ran = muniment(environment, "run", path, "--out", tmp_path / "out")
+        assert ran.returncode == 0, ran.stderr
+        assert "scan.pdf: succeeded (2 recognised)" in ran.stdout
+        assert "starting" not in ran.stderr
+
+        job_id = muniment(environment, "submit", path, "--format", "text").stdout.strip()
+        eventually(lambda: "succeeded" in muniment(environment, "show", job_id).stdout, within=60)
+        assert muniment(environment, "result", job_id, "--format", "text").stdout == "page 1\n\fpage 2\n"
+        assert "has no output json" in muniment(environment, "result", job_id, "--format", "json").stderr
+        shown = json.loads(muniment(environment, "show", job_id, "--json").stdout)
+        assert shown["events"][0]["kind"] == "job.submitted"
+        assert shown["events"][-1]["kind"] == "job.succeeded"
+        assert muniment(environment, "cancel", job_id).returncode == 1
+        assert len(muniment(environment, "jobs").stdout.splitlines()) == 2
+        status = json.loads(muniment(environment, "status", "--json").stdout)
+        assert status["running"] is True
+        assert status["settings"] is None
+        assert [device["engine"] for device in status["devices"]] == ["simulated"]
+        doctor = muniment(environment, "doctor")
+        assert doctor.returncode == 0, doctor.stdout
+        assert "already" not in muniment(environment, "db", "upgrade").stdout
+    finally:
+        down = muniment(environment, "down")
+    assert down.returncode == 0
+    eventually(lambda: processes_of(home) == [])
+    assert muniment(environment, "status").returncode == 1
+    assert "nothing runs" in muniment(environment, "jobs").stderr
