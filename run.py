@@ -175,7 +175,7 @@ def make_environment(uv: str | None) -> None:
 
 def install_with_pip(target: str) -> None:
     """Install the project with the environment's own pip, the machine's, one from ensurepip, or a fetched one."""
-    options = ["install", "--quiet", "--disable-pip-version-check", "--no-input", "--editable", target]
+    options = ["install", "-qq", "--disable-pip-version-check", "--no-input", "--editable", target]
     own = [str(PYTHON), "-m", "pip"]
     of_machine = [BASE, "-m", "pip", "--python", str(PYTHON)]  # pip 22.3 and later
     if run(*own, "--version", quiet=True):

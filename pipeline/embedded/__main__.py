@@ -9,7 +9,7 @@ from pathlib import Path
 from pipeline.embedded.errors import StackError
 from pipeline.embedded.services import ServerOptions
 from pipeline.embedded.serving import StackOptions, serve
-from pipeline.settings import Settings
+from pipeline.settings import SettingsError, read_settings
 
 
 def main() -> None:
@@ -29,8 +29,8 @@ def main() -> None:
     # What settings say of a stack that runs is about this home.
     os.environ["MUNIMENT_HOME"] = str(arguments.home)
     try:
-        asyncio.run(serve(arguments.home, Settings(), options=options))
-    except StackError as error:
+        asyncio.run(serve(arguments.home, read_settings(), options=options))
+    except (StackError, SettingsError) as error:
         sys.exit(str(error))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import urllib3
 from minio import Minio
-from minio.error import MinioException, S3Error
+from minio.error import MinioException
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
@@ -23,6 +23,9 @@ from pipeline.adapters.database import upgrade
 from pipeline.settings import ObjectSettings
 
 _STORE_WITHIN = timedelta(seconds=30)
+_FINAL = {"AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId"}
+_PROBE_KEY = "muniment-start"
+"""Written over at each start, never removed: that would need one more permission."""
 
 
 def prepare_database(url: str) -> None:
@@ -38,36 +41,30 @@ def prepare_database(url: str) -> None:
     upgrade(url)
 
 
-def create_database(url: str, *, template: str | None = None) -> None:
-    """Create the database that the URL names, empty or as a copy."""
+def create_database(url: str) -> None:
+    """Create the database that the URL names, empty."""
     parts = make_url(url).set(drivername="postgresql")
     server = parts.set(database="postgres").render_as_string(hide_password=False)
     with psycopg.connect(server, autocommit=True) as connection:
-        statement = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(parts.database or ""))
-        if template:
-            statement += sql.SQL(" TEMPLATE {}").format(sql.Identifier(template))
-        connection.execute(statement)
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(parts.database or "")))
 
 
 def prepare_bucket(objects: ObjectSettings) -> None:
-    """Create the bucket where it is missing; its first write, slower than the rest (0.2 s), is made here."""
+    """Create the bucket where it is missing, and wait until an object can be written and read.
+
+    SeaweedFS answers before its volumes are known again, and the first write to a bucket is slow (0.2 s).
+    """
     client = store_client(objects)
     deadline = time.monotonic() + _STORE_WITHIN.total_seconds()
     while True:
         try:
             if not client.bucket_exists(objects.bucket):
                 client.make_bucket(objects.bucket)
-                client.put_object(objects.bucket, "warm-up", io.BytesIO(b"."), 1)
-                client.remove_object(objects.bucket, "warm-up")
+            client.put_object(objects.bucket, _PROBE_KEY, io.BytesIO(b"."), 1)
+            client.get_object(objects.bucket, _PROBE_KEY).close()
             return
-        except S3Error as error:
-            if (
-                error.code in {"AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId"}
-                or time.monotonic() > deadline
-            ):
-                raise
-        except (MinioException, urllib3.exceptions.HTTPError):
-            if time.monotonic() > deadline:
+        except (MinioException, urllib3.exceptions.HTTPError) as error:
+            if getattr(error, "code", None) in _FINAL or time.monotonic() > deadline:
                 raise
         time.sleep(0.05)
 

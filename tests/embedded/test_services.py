@@ -102,6 +102,7 @@ def assert_kept(home: Path) -> None:
         assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
     with broker(handle.state) as client:
         assert client.get("kept") == b"42"
+    prepare_bucket(objects(handle.state))
     answer = store_client(objects(handle.state)).get_object("muniment", "kept")
     assert answer.read() == b"42"
     answer.close()
