@@ -1,5 +1,8 @@
 """Settings from their sources, and what is said of those that can't be used."""
 
+import os
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -69,3 +72,16 @@ def test_a_secret_is_in_no_message_and_no_repr(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(SettingsError) as raised:
         read_settings()
     assert "hush" not in str(raised.value)
+
+
+def test_a_stack_that_can_not_start_for_its_settings_says_so_in_lines(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline.embedded", f"--home={tmp_path / 'home'}"],
+        env={**os.environ, "MUNIMENT_LIMITS__DPI": "9", "MUNIMENT_LEASES__STALL": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["limits.dpi", "leases.stall"]
+    assert not (tmp_path / "home").exists()
