@@ -140,7 +140,10 @@ class ReadPage:
 
     number: int
     lines: tuple[Line, ...]
+    """Each polygon begins with the edge along the top of its letters, so that it says which way they run."""
     flags: tuple[Flag, ...] = ()
+    angle_deg: float = 0.0
+    """How far clockwise the page had to be turned to be read; polygons lie on the page as given all the same."""
 
 
 class Recogniser(Protocol):

@@ -1,0 +1,86 @@
+"""Lines as boxes in an upright frame, gathered into rows, and pieces of one line joined."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from pipeline.domain.geometry import Box, box_around, turn
+from pipeline.domain.recognition import Line
+from pipeline.domain.writing import is_cjk
+
+JOIN_GAP_EM = 1.0
+"""Words further apart, in heights of their boxes, stay lines of their own: cells of a table."""
+JOIN_HEIGHT_RATIO = 1.6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A line and its box in a frame where text runs to the right."""
+
+    line: Line
+    box: Box
+    angle_deg: float
+    """By how much the frame's text is turned clockwise on the page."""
+
+
+def place(line: Line, angle_deg: float) -> Placed:
+    """Return the line's box once the page is turned back by an angle."""
+    return Placed(line=line, box=box_around(turn(line.polygon, -angle_deg)), angle_deg=angle_deg)
+
+
+def em(placed: Sequence[Placed]) -> float:
+    """Return the usual height of a line's box."""
+    return median(item.box.height for item in placed)
+
+
+def rows_of(placed: Sequence[Placed]) -> list[list[Placed]]:
+    """Return the lines by rows from the top, each from the left."""
+    rows: list[list[Placed]] = []
+    for item in sorted(placed, key=lambda item: (item.box.middle, item.box.left)):
+        if rows and _is_in_row(item, rows[-1]):
+            rows[-1].append(item)
+        else:
+            rows.append([item])
+    return [sorted(row, key=lambda item: (item.box.left, item.box.top)) for row in rows]
+
+
+def _is_in_row(item: Placed, row: Sequence[Placed]) -> bool:
+    middle = fmean(other.box.middle for other in row)
+    height = min(item.box.height, *(other.box.height for other in row))
+    return abs(item.box.middle - middle) < height / 2
+
+
+def joined(row: Sequence[Placed]) -> list[Placed]:
+    """Return a row with those neighbours made one line that a reader would not tell apart."""
+    pieces: list[list[Placed]] = []
+    for item in row:
+        if pieces and _continues(pieces[-1][-1].box, item.box):
+            pieces[-1].append(item)
+        else:
+            pieces.append([item])
+    return [piece[0] if len(piece) == 1 else _join(piece) for piece in pieces]
+
+
+def _continues(before: Box, after: Box) -> bool:
+    low, high = sorted((before.height, after.height))
+    return after.left - before.right <= JOIN_GAP_EM * low and high <= JOIN_HEIGHT_RATIO * low
+
+
+def _join(pieces: Sequence[Placed]) -> Placed:
+    text = pieces[0].line.text
+    for piece in pieces[1:]:
+        text += _space_between(text, piece.line.text) + piece.line.text
+    box = box_around(corner for piece in pieces for corner in piece.box.corners)
+    angle_deg = pieces[0].angle_deg
+    line = Line(text=text, polygon=turn(box.corners, angle_deg), confidence=_confidence([p.line for p in pieces]))
+    return Placed(line=line, box=box, angle_deg=angle_deg)
+
+
+def _space_between(before: str, after: str) -> str:
+    return "" if before[-1:] == "" or after[:1] == "" or (is_cjk(before[-1]) and is_cjk(after[0])) else " "
+
+
+def _confidence(lines: Sequence[Line]) -> float | None:
+    scored = [(line.confidence, max(1, len(line.text))) for line in lines if line.confidence is not None]
+    weight = sum(length for _, length in scored)
+    return min(1.0, sum(score * length for score, length in scored) / weight) if weight else None
