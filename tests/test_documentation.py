@@ -1,6 +1,7 @@
 """What the documentation says is so: settings, commands, states, codes and columns are compared with the code."""
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -229,6 +230,13 @@ def test_the_readme_gives_every_state_of_a_job_and_where_it_leads() -> None:
 
 def test_the_readme_gives_every_state_of_a_chunk_and_where_it_leads() -> None:
     assert states_in_the_readme("chunk") == {state.value: set(moves) for state, moves in CHUNK_MOVES.items()}
+
+
+def test_the_layers_of_the_architecture_are_those_that_are_checked() -> None:
+    contracts = tomllib.loads(page("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    [layers] = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    told = page("docs/architecture.md").partition("## What may import what")[2].partition(". ")[0]
+    assert re.findall(r"`([\w.]+)`", told) == [name for layer in layers for name in layer.split(" | ")]
 
 
 def test_the_readme_stays_readable() -> None:
