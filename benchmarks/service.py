@@ -69,7 +69,7 @@ def wait_for(condition: Callable[[], bool], *, within: float) -> None:
 def time_service(document: Path, slots: int) -> float:
     """Return the seconds from handing the document in to its end, through a warm stack."""
     from pipeline.commands.access import open_access
-    from pipeline.row_ports import Submission
+    from pipeline.ports.submissions import Submission
 
     with open_access() as access:
         wait_for(lambda: warm_devices(access.engine) >= slots, within=120)

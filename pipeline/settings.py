@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from pipeline.embedded.state import read_state
-from pipeline.ports import DocumentLimits
+from pipeline.ports.documents import DocumentLimits
 
 
 def default_home() -> Path:

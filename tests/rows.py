@@ -14,8 +14,10 @@ from pipeline.adapters.submissions import PostgresSubmissions
 from pipeline.domain.document import Lane, PageClass, PageRange, PlannedChunk
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.states import Step
-from pipeline.ports import Inspection
-from pipeline.row_ports import PageEntry, StoredOriginal, Submission
+from pipeline.ports.chunks import PageEntry
+from pipeline.ports.documents import Inspection
+from pipeline.ports.jobs import StoredOriginal
+from pipeline.ports.submissions import Submission
 from tests.builders import facts
 
 LEASE = timedelta(minutes=1)
@@ -80,7 +82,7 @@ class Rows:
 
     def read(self, chunk, *, outcome=PageOutcome.RECOGNISED):
         """Enter all pages of a claimed chunk and finish it."""
-        from pipeline.row_ports import Measured
+        from pipeline.ports.chunks import Measured
 
         self.chunks.record(chunk.claim, [entry(page.number, outcome=outcome) for page in chunk.pages])
         self.chunks.finish(chunk.claim, Measured())

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 from pipeline.adapters.objects import S3Objects
 from pipeline.domain import keys
 from pipeline.domain.states import JobState
-from pipeline.row_ports import Submission
+from pipeline.ports.submissions import Submission
 from tests.rows import Rows
 from tests.waiting import eventually
 from workers.process import die_with_parent

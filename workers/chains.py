@@ -10,7 +10,7 @@ from celery.canvas import Signature
 from pipeline.domain.document import JobId
 from pipeline.domain.errors import ErrorCode, Transient
 from pipeline.domain.states import Step, chain_from
-from pipeline.row_ports import DueChunk, DueJob
+from pipeline.ports.dispatch import DueChunk, DueJob
 
 _UNREACHABLE = (kombu.exceptions.OperationalError, redis.exceptions.RedisError, OSError)
 

@@ -18,7 +18,7 @@ from pipeline.domain.document import Lane
 from pipeline.domain.errors import PipelineError
 from pipeline.domain.states import DeviceState
 from pipeline.logs import configure_logs
-from pipeline.row_ports import DeviceInfo
+from pipeline.ports.devices import DeviceInfo
 from pipeline.settings import DeviceSettings, Settings, read_settings
 from pipeline.steps.recognise import Recognise
 from pipeline.steps.render import Render

@@ -6,7 +6,7 @@ from typing import Any, NewType
 
 from pipeline.domain.recognition import Flag, PageOutcome
 from pipeline.domain.serialisation import flag_from_json, flag_to_json
-from pipeline.row_ports import PageEntry
+from pipeline.ports.chunks import PageEntry
 
 VERSION = 1
 MAX_LINE_BYTES = 1024 * 1024

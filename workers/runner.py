@@ -33,8 +33,10 @@ from pipeline.domain.recognition import PageResult
 from pipeline.domain.serialisation import encode_segment
 from pipeline.engines.registry import create
 from pipeline.logs import configure_logs
-from pipeline.ports import ObjectStore, OpenDocument, Recogniser
-from pipeline.row_ports import PageEntry, PageTask
+from pipeline.ports.chunks import PageEntry, PageTask
+from pipeline.ports.documents import OpenDocument
+from pipeline.ports.engines import Recogniser
+from pipeline.ports.objects import ObjectStore
 from pipeline.settings import Settings, read_settings
 from pipeline.steps.read_pages import PageReader, grouped
 from workers.process import (

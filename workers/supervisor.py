@@ -20,7 +20,8 @@ import structlog
 
 from pipeline.domain.errors import ErrorCode, PipelineError, Transient
 from pipeline.domain.recognition import EngineIdentity
-from pipeline.row_ports import ChunkEnded, ClaimedChunk, Measured, PagesFinished, PageStarted, ReadingEvent, Tick
+from pipeline.ports.chunks import ClaimedChunk, Measured
+from pipeline.ports.devices import ChunkEnded, PagesFinished, PageStarted, ReadingEvent, Tick
 from workers.protocol import MAX_LINE_BYTES, Message, ProtocolError, decode, encode, entry_from_json
 
 log = structlog.get_logger()

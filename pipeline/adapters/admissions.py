@@ -14,7 +14,8 @@ from pipeline.domain.document import JobId, Lane
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.retry import ChunkDecision
 from pipeline.domain.states import STEP_OF, AttemptOutcome, ChunkState, JobState
-from pipeline.row_ports import DeviceInfo, DueChunk, DueJob, ExpiredChunk
+from pipeline.ports.devices import DeviceInfo
+from pipeline.ports.dispatch import DueChunk, DueJob, ExpiredChunk
 
 _STEPPING = Job.state.in_([str(state) for state in STEP_OF])
 _OPEN_CHUNK = Chunk.state.in_([str(state) for state in ChunkState if not state.is_terminal])

@@ -6,7 +6,7 @@ In doubt a page is not blank: reading an empty page costs a second, a page that 
 import cv2
 import numpy as np
 
-from pipeline.ports import PageImage, Pixels
+from pipeline.ports.documents import PageImage, Pixels
 
 SIDE_PX = 1200
 """The page is judged at this size: about four pixels a millimetre on A4, eight for a letter of 10 point print."""

@@ -19,7 +19,7 @@ from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.retry import ChunkDecision, GiveUp, Retry, Split, counts_as_lost, split_range
 from pipeline.domain.states import AttemptOutcome, ChunkState, JobState
-from pipeline.row_ports import ChunkClaim, ClaimedChunk, Hold, Measured, PageEntry, PageTask
+from pipeline.ports.chunks import ChunkClaim, ClaimedChunk, Hold, Measured, PageEntry, PageTask
 
 _ENTER = text("""
     UPDATE page SET
@@ -74,7 +74,9 @@ class PostgresChunkMoves:
             raise StaleMove(f"chunk {chunk} is not to be had at attempt {attempt}")
         job = connection.execute(select(Job.sha256, Job.size_bytes, Job.options).where(Job.id == row.job_id)).one()
         pages = connection.execute(
-            select(Page.number, Page.page_class.label("page_class")).where(*_without_outcome(row.job_id, row)).order_by(Page.number)
+            select(Page.number, Page.page_class.label("page_class"))
+            .where(*_without_outcome(row.job_id, row))
+            .order_by(Page.number)
         )
         return ClaimedChunk(
             claim=ChunkClaim(chunk_id=chunk, job_id=row.job_id, attempt=attempt, owner=self._owner),

@@ -10,7 +10,8 @@ from pipeline.adapters.jobs import NOW
 from pipeline.adapters.tables import Device
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.states import DeviceState
-from pipeline.row_ports import DeviceHeld, DeviceInfo, Measured
+from pipeline.ports.chunks import Measured
+from pipeline.ports.devices import DeviceHeld, DeviceInfo
 
 
 class PostgresDevices:

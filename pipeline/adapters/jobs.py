@@ -13,8 +13,8 @@ from pipeline.domain.errors import PipelineError, StaleMove
 from pipeline.domain.recognition import Flag
 from pipeline.domain.retry import counts_as_lost
 from pipeline.domain.states import JOB_MOVES, STEP_OF, JobState, Step, chain_from
-from pipeline.ports import Inspection
-from pipeline.row_ports import ClaimedJob, JobClaim, StoredOriginal
+from pipeline.ports.documents import Inspection
+from pipeline.ports.jobs import ClaimedJob, JobClaim, StoredOriginal
 
 STATE_OF = {step: state for state, step in STEP_OF.items()}
 NOW = func.clock_timestamp()

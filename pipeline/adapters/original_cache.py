@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from pipeline.domain import keys
-from pipeline.ports import ObjectStore
+from pipeline.ports.objects import ObjectStore
 
 
 class OriginalCache:

@@ -8,7 +8,8 @@ from PIL import Image, PngImagePlugin
 from pipeline.domain import keys
 from pipeline.domain.document import ChunkId, JobId
 from pipeline.domain.errors import PipelineError
-from pipeline.ports import ObjectStore, PageImage
+from pipeline.ports.documents import PageImage
+from pipeline.ports.objects import ObjectStore
 
 _DPI = "muniment:dpi"
 

@@ -12,7 +12,7 @@ from pipeline.adapters.tables import Chunk, Event, Job, Page
 from pipeline.domain.document import JobId
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.states import ChunkState, JobState
-from pipeline.row_ports import EventRow, JobStatus, Submission
+from pipeline.ports.submissions import EventRow, JobStatus, Submission
 
 _OPEN = [str(state) for state in JobState if not state.is_terminal]
 

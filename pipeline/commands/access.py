@@ -13,7 +13,7 @@ from pipeline.adapters.objects import S3Objects
 from pipeline.adapters.submissions import PostgresSubmissions
 from pipeline.domain import keys
 from pipeline.domain.document import JobId
-from pipeline.row_ports import JobStatus
+from pipeline.ports.submissions import JobStatus
 from pipeline.settings import Settings, SettingsError, read_settings
 
 _HINT = "start the embedded stack with `muniment up`, or set database.url, broker.url and objects.endpoint"

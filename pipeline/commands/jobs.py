@@ -12,7 +12,7 @@ from pipeline.commands.options import collected, document_options
 
 if TYPE_CHECKING:
     from pipeline.domain.document import JobId
-    from pipeline.row_ports import JobStatus
+    from pipeline.ports.submissions import JobStatus
 
 _STATES = (
     "submitted planning running merging exporting delivering succeeded partial rejected failed cancelled".split()  # noqa: SIM905 - reads best in one line
@@ -26,7 +26,7 @@ _STATES = (
 def submit_command(sources: tuple[str, ...], idempotency_key: str | None, priority: int, **options: object) -> None:
     """Hand in files, s3:// or file:// URIs, and print a job id for each; does not wait."""
     from pipeline.commands.access import open_access
-    from pipeline.row_ports import Submission
+    from pipeline.ports.submissions import Submission
 
     if idempotency_key and len(sources) > 1:
         raise click.UsageError("an idempotency key names one job: give one source")

@@ -9,7 +9,7 @@ from typing import NoReturn, Self
 import click
 from tqdm import tqdm
 
-from pipeline.row_ports import JobStatus
+from pipeline.ports.submissions import JobStatus
 
 _LINE_EVERY_S = 5.0
 

@@ -12,7 +12,7 @@ from pipeline.commands.access import Access
 from pipeline.domain.errors import PipelineError
 from pipeline.domain.options import OutputFormat
 from pipeline.domain.states import JobState
-from pipeline.row_ports import JobStatus
+from pipeline.ports.submissions import JobStatus
 
 _EXIT_CODES = {
     JobState.SUCCEEDED: 0,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pipeline.commands.access import Access
     from pipeline.commands.progress import Progress
     from pipeline.commands.report import Report
-    from pipeline.row_ports import JobStatus
+    from pipeline.ports.submissions import JobStatus
 
 _OPEN_AT_ONCE = 100
 """Documents of one call that are handed in at the same time; the others wait on disk."""
@@ -94,7 +94,7 @@ class _Batch:
             time.sleep(_POLL_S)
 
     def _submit(self, path: Path) -> None:
-        from pipeline.row_ports import Submission
+        from pipeline.ports.submissions import Submission
 
         limit = self.access.settings.limits.max_file_bytes
         try:

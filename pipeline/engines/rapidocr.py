@@ -22,7 +22,8 @@ from pipeline.engines.ppocr.orientation import quarter_turns, turned
 from pipeline.engines.ppocr.reader import LineReader, Reading
 from pipeline.engines.ppocr.runtime import FloatArray, Net, Runtime, load_net
 from pipeline.engines.ppocr.weights import Weights, installed_folder, verified_weights
-from pipeline.ports import PageImage, Pixels, ReadPage, Reads
+from pipeline.ports.documents import PageImage, Pixels
+from pipeline.ports.engines import ReadPage, Reads
 
 NAME = "rapidocr"
 MIN_CONFIDENCE = 0.5

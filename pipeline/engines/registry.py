@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from pipeline.domain.errors import ErrorCode, PipelineError
-from pipeline.ports import Recogniser
+from pipeline.ports.engines import Recogniser
 
 
 def names() -> tuple[str, ...]:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from pipeline.domain.errors import ErrorCode, RecognitionFailed
 from pipeline.domain.recognition import EngineIdentity, Line
-from pipeline.ports import PageImage, ReadPage, Reads
+from pipeline.ports.documents import PageImage
+from pipeline.ports.engines import ReadPage, Reads
 
 VARIABLE = "MUNIMENT_SIMULATED"
 _KNOWN_FAULTS = frozenset({"fail", "kill", "kill_once", "hang", "memory"})

@@ -8,7 +8,8 @@ import structlog
 
 from pipeline.domain.document import Lane
 from pipeline.domain.errors import Transient
-from pipeline.row_ports import Admissions, ChainQueue, DeviceInfo, DueChunk, DueJob
+from pipeline.ports.devices import DeviceInfo
+from pipeline.ports.dispatch import Admissions, ChainQueue, DueChunk, DueJob
 
 log = structlog.get_logger()
 Due = TypeVar("Due", DueJob, DueChunk)

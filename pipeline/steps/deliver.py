@@ -6,7 +6,7 @@ from pipeline.domain.assembly import judge
 from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.states import JobState
-from pipeline.row_ports import ClaimedJob, JobSteps, Ledger
+from pipeline.ports.jobs import ClaimedJob, JobSteps, Ledger
 
 _NAMED_PAGES = 20
 """Page numbers that a message repeats."""

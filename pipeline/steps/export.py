@@ -10,8 +10,9 @@ from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.options import OutputFormat, parse_options
 from pipeline.domain.recognition import PageResult
 from pipeline.domain.serialisation import decode_segment
-from pipeline.ports import ObjectStore, Output
-from pipeline.row_ports import ClaimedJob, JobSteps, Ledger
+from pipeline.ports.jobs import ClaimedJob, JobSteps, Ledger
+from pipeline.ports.objects import ObjectStore
+from pipeline.ports.outputs import Output
 from pipeline.steps.job_step import renewing
 
 

@@ -15,8 +15,8 @@ import structlog
 from pipeline.domain import keys
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
 from pipeline.domain.options import parse_options
-from pipeline.ports import ObjectStore
-from pipeline.row_ports import ClaimedJob, JobSteps, StoredOriginal
+from pipeline.ports.jobs import ClaimedJob, JobSteps, StoredOriginal
+from pipeline.ports.objects import ObjectStore
 from pipeline.steps.job_step import renewing
 
 log = structlog.get_logger()

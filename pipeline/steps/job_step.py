@@ -13,7 +13,7 @@ from pipeline.domain.document import JobId
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected, StaleMove
 from pipeline.domain.retry import AttemptLimits, GiveUp, Retry, counts_as_lost, decide_step
 from pipeline.domain.states import JobState, Step
-from pipeline.row_ports import ClaimedJob, JobClaim, JobSteps
+from pipeline.ports.jobs import ClaimedJob, JobClaim, JobSteps
 
 log = structlog.get_logger()
 Item = TypeVar("Item")

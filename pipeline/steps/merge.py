@@ -9,8 +9,8 @@ from pipeline.domain.assembly import bind
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
 from pipeline.domain.recognition import PageResult
 from pipeline.domain.serialisation import decode_segment, encode_page
-from pipeline.ports import ObjectStore
-from pipeline.row_ports import ClaimedJob, JobSteps, Ledger
+from pipeline.ports.jobs import ClaimedJob, JobSteps, Ledger
+from pipeline.ports.objects import ObjectStore
 from pipeline.steps.job_step import renewing
 
 BOUND_MEDIA_TYPE = "application/jsonl"

@@ -11,8 +11,9 @@ from pipeline.domain.document import PageClass
 from pipeline.domain.errors import ErrorCode, RecognitionFailed
 from pipeline.domain.reading_order import order
 from pipeline.domain.recognition import Block, EngineIdentity, Flag, Line, PageOutcome, PageResult, Provenance
-from pipeline.ports import OpenDocument, PageImage, ReadPage, Recogniser, TextLayer
-from pipeline.row_ports import PageTask
+from pipeline.ports.chunks import PageTask
+from pipeline.ports.documents import OpenDocument, PageImage, TextLayer
+from pipeline.ports.engines import ReadPage, Recogniser
 
 TEXT_LAYER_READER = EngineIdentity(name="text-layer", revision="1", settings_digest="")
 """What made a page whose text was in the file."""

@@ -13,19 +13,8 @@ from pipeline.domain.document import ChunkId
 from pipeline.domain.errors import PipelineError, StaleMove, Transient
 from pipeline.domain.retry import AttemptLimits, ChunkDecision, Retry, counts_as_lost, decide
 from pipeline.domain.states import AttemptOutcome
-from pipeline.row_ports import (
-    ChunkClaim,
-    ChunkEnded,
-    ChunkMoves,
-    ClaimedChunk,
-    Hold,
-    Measured,
-    PageEntry,
-    PagesFinished,
-    PageStarted,
-    ReadingDevice,
-    Tick,
-)
+from pipeline.ports.chunks import ChunkClaim, ChunkMoves, ClaimedChunk, Hold, Measured, PageEntry
+from pipeline.ports.devices import ChunkEnded, PagesFinished, PageStarted, ReadingDevice, Tick
 
 log = structlog.get_logger()
 _PAUSE_S = 0.5

@@ -10,8 +10,8 @@ import structlog
 from pipeline.domain import keys
 from pipeline.domain.document import ChunkId, JobId, PageClass
 from pipeline.domain.errors import PipelineError, StaleMove
-from pipeline.ports import ObjectStore
-from pipeline.row_ports import ChunkMoves
+from pipeline.ports.chunks import ChunkMoves
+from pipeline.ports.objects import ObjectStore
 from pipeline.steps.job_step import Next
 
 log = structlog.get_logger()

@@ -12,8 +12,10 @@ from pipeline.domain.chunking import choose_lane, plan_chunks
 from pipeline.domain.document import Lane
 from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.options import parse_options
-from pipeline.ports import DocumentInspector, ObjectStore
-from pipeline.row_ports import ClaimedJob, DeviceInfo, JobSteps
+from pipeline.ports.devices import DeviceInfo
+from pipeline.ports.documents import DocumentInspector
+from pipeline.ports.jobs import ClaimedJob, JobSteps
+from pipeline.ports.objects import ObjectStore
 from pipeline.steps.job_step import renewing
 
 

@@ -9,7 +9,7 @@ import structlog
 from pipeline.domain.document import Lane
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.retry import AttemptLimits, Retry, decide
-from pipeline.row_ports import ChainQueue, ExpiredChunk, Sweeps
+from pipeline.ports.dispatch import ChainQueue, ExpiredChunk, Sweeps
 from pipeline.steps.admit import Admit
 
 log = structlog.get_logger()

@@ -9,7 +9,7 @@ from pipeline.domain.document import Lane
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.retry import GiveUp, Retry
 from pipeline.domain.states import ChunkState, JobState, Step
-from pipeline.row_ports import DeviceInfo
+from pipeline.ports.devices import DeviceInfo
 from tests.rows import DEVICE, entry
 
 NOW = timedelta(0)
@@ -146,7 +146,7 @@ def test_a_deadline_that_passes_ends_the_job_with_that_cause(rows):
 
 
 def test_a_retry_redoes_failed_pages_and_keeps_the_rest(rows):
-    from pipeline.row_ports import Measured
+    from pipeline.ports.chunks import Measured
 
     job_id, [chunk] = rows.claimed(3)
     rows.chunks.record(chunk.claim, [entry(1), entry(2)])
@@ -180,7 +180,7 @@ def test_a_job_that_runs_or_succeeded_is_not_retried(rows):
 def test_devices_are_held_by_one_owner_until_their_lease_ends(rows):
     from pipeline.adapters.devices import PostgresDevices
     from pipeline.domain.states import DeviceState
-    from pipeline.row_ports import DeviceHeld
+    from pipeline.ports.devices import DeviceHeld
 
     devices = PostgresDevices(rows.engine, lease=timedelta(minutes=1))
     slot = DeviceInfo(host="here", name="cpu:0", kind="cpu", lanes=(Lane.CPU, Lane.GPU))

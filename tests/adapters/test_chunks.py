@@ -11,7 +11,7 @@ from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.retry import GiveUp, Retry, Split
 from pipeline.domain.states import AttemptOutcome, ChunkState, JobState, Step
-from pipeline.row_ports import Hold, Measured
+from pipeline.ports.chunks import Hold, Measured
 from tests.rows import DEVICE, entry
 
 DIED = PipelineError(ErrorCode.PROCESS_DIED, "the runner was ended by SIGKILL")

@@ -7,7 +7,8 @@ from sqlalchemy.exc import IntegrityError
 
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.states import JobState, Step
-from pipeline.row_ports import StoredOriginal, Submission
+from pipeline.ports.jobs import StoredOriginal
+from pipeline.ports.submissions import Submission
 from tests.rows import inspection, planned, unknown
 
 ORIGINAL = StoredOriginal(sha256="b" * 64, size_bytes=10, media_type="image/png")

@@ -8,7 +8,7 @@ import redis
 
 from pipeline.domain.document import Lane
 from pipeline.domain.states import ChunkState, JobState, Step
-from pipeline.row_ports import DueChunk, DueJob
+from pipeline.ports.dispatch import DueChunk, DueJob
 from tests.system import scan
 from tests.waiting import eventually
 from workers.app import create_app

@@ -13,7 +13,7 @@ import redis
 from pipeline.domain.document import ChunkId, JobId, Lane
 from pipeline.domain.errors import Transient
 from pipeline.domain.states import Step
-from pipeline.row_ports import DueChunk, DueJob
+from pipeline.ports.dispatch import DueChunk, DueJob
 from pipeline.settings import BrokerSettings, SettingsError
 from workers.app import configuration, create_app, transport_options
 from workers.chains import CeleryChains, task_id

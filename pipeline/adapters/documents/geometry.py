@@ -3,7 +3,7 @@
 from math import sqrt
 
 from pipeline.domain.errors import ErrorCode, RecognitionFailed
-from pipeline.ports import DocumentLimits
+from pipeline.ports.documents import DocumentLimits
 
 POINTS_PER_INCH = 72.0
 _FINEST_SCAN_DPI = 300.0

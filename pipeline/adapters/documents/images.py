@@ -26,7 +26,7 @@ from pipeline.adapters.documents.tiff import TiffPages, tiff_pages
 from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Rejected
 from pipeline.domain.recognition import Flag
-from pipeline.ports import DocumentLimits, PageImage, TextLayer
+from pipeline.ports.documents import DocumentLimits, PageImage, TextLayer
 
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile

@@ -22,7 +22,7 @@ from pipeline.adapters.documents.bounds import Bounds, bind, child_environment
 from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
 from pipeline.domain.recognition import Flag
-from pipeline.ports import DocumentLimits, Inspection
+from pipeline.ports.documents import DocumentLimits, Inspection
 
 _LONGEST_LINE = 4096
 _LINES_BESIDE_PAGES = 3

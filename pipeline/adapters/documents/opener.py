@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.adapters.documents import sniff
-from pipeline.ports import DocumentLimits, OpenDocument
+from pipeline.ports.documents import DocumentLimits, OpenDocument
 
 
 class FileOpener:

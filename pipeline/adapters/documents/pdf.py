@@ -28,7 +28,7 @@ from pipeline.adapters.documents.pdf_repair import repaired
 from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Rejected
 from pipeline.domain.recognition import Flag
-from pipeline.ports import DocumentLimits, PageImage, TextLayer
+from pipeline.ports.documents import DocumentLimits, PageImage, TextLayer
 
 _PDFIUM = threading.RLock()
 _SAMPLED_GLYPHS = 400

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pipeline.ports import Pixels
+from pipeline.ports.documents import Pixels
 
 _BAND_PIXELS = 16_000_000
 """How much is converted at once: a bilevel scan of a gigapixel never exists in colour."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.adapters.documents.bounds import Bounds, bind, child_environment
-from pipeline.ports import DocumentLimits
+from pipeline.ports.documents import DocumentLimits
 
 
 class BoundedRenderer:

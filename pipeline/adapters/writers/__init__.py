@@ -7,7 +7,7 @@ from pipeline.adapters.writers.json_document import write_json
 from pipeline.adapters.writers.markdown import write_markdown
 from pipeline.adapters.writers.plain_text import write_text
 from pipeline.domain.options import OutputFormat
-from pipeline.ports import Output
+from pipeline.ports.outputs import Output
 
 OUTPUTS: Mapping[OutputFormat, Output] = MappingProxyType(
     {

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from pipeline.engines.ppocr.runtime import FloatArray, Net
-from pipeline.ports import Pixels
+from pipeline.ports.documents import Pixels
 
 SIDE_LIMIT = 1280
 """Longest side of what the detector sees, pixels.

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 
 from pipeline.engines.ppocr.runtime import FloatArray, Net
-from pipeline.ports import Pixels
+from pipeline.ports.documents import Pixels
 
 HEIGHT = 48
 WIDTH_SHARE = 0.8

@@ -12,7 +12,7 @@ import pikepdf
 from pikepdf import Array, Dictionary, Name, Stream, String
 from PIL import Image, ImageDraw
 
-from pipeline.ports import DocumentLimits
+from pipeline.ports.documents import DocumentLimits
 
 LETTER = (0, 0, 612, 792)
 LONG_TEXT = (

@@ -14,7 +14,7 @@ from pipeline.adapters.documents.inspection import BoundedInspector
 from pipeline.adapters.documents.opener import FileOpener
 from pipeline.domain.document import PageClass
 from pipeline.domain.errors import ErrorCode, Rejected
-from pipeline.ports import DocumentLimits, Inspection
+from pipeline.ports.documents import DocumentLimits, Inspection
 from pipeline.settings import LimitSettings
 
 CORPUS = Path(__file__).parents[4] / "shared" / "corpus"

@@ -9,7 +9,7 @@ from PIL import Image, ImageOps
 from pipeline.adapters.documents.opener import FileOpener
 from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Rejected
-from pipeline.ports import PageImage
+from pipeline.ports.documents import PageImage
 from tests.adapters.documents.builders import image_bytes, limits, picture, tiff_bytes
 
 UPRIGHT = picture(120, 80)

@@ -9,7 +9,7 @@ from pipeline.adapters.documents.inspection import BoundedInspector
 from pipeline.adapters.documents.opener import FileOpener
 from pipeline.domain.document import PageClass
 from pipeline.domain.errors import ErrorCode, Rejected
-from pipeline.ports import DocumentInspector
+from pipeline.ports.documents import DocumentInspector
 from tests.adapters.documents.builders import (
     Page,
     declared_image,

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.adapters.documents.inspection import BoundedInspector
 from pipeline.domain.errors import ErrorCode, Rejected
-from pipeline.ports import Inspection
+from pipeline.ports.documents import Inspection
 from tests.adapters.documents.builders import (
     LONG_TEXT,
     Page,

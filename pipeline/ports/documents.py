@@ -1,18 +1,12 @@
-"""What the steps need from the world, as small protocols in our own words.
+"""What opens, looks at and renders documents."""
 
-Every verb may raise `Transient`, when the service behind it is away; what else it raises is said beside it.
-"""
-
-from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from pipeline.domain.assembly import DocumentHeader
 from pipeline.domain.document import PageFacts
-from pipeline.domain.recognition import Block, EngineIdentity, Flag, Line, PageResult
+from pipeline.domain.recognition import Block, Flag
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,9 +14,6 @@ if TYPE_CHECKING:
 
 # Quoted, because importing numpy costs 150 ms that the command line and the readers' child process need not pay.
 Pixels: TypeAlias = "npt.NDArray[np.uint8]"
-
-
-# --- documents -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,88 +112,3 @@ class DocumentInspector(Protocol):
 
     def inspect(self, path: Path) -> Inspection:
         """Return what a file holds, at least one readable page. Raises: Rejected, with one of the document's codes."""
-
-
-# --- recognition -----------------------------------------------------------------------------------------------------
-
-
-class Reads(StrEnum):
-    """How an engine takes pages."""
-
-    PAGE = "page"
-    BATCH = "batch"
-    SEQUENCE = "sequence"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadPage:
-    """What an engine found on one page, in its own order, in pixels of the image it was given."""
-
-    number: int
-    lines: tuple[Line, ...]
-    """Each polygon begins with the edge along the top of its letters, so that it says which way they run."""
-    flags: tuple[Flag, ...] = ()
-    angle_deg: float = 0.0
-    """How far clockwise the page had to be turned to be read; polygons lie on the page as given all the same."""
-
-
-class Recogniser(Protocol):
-    """Turns page images into lines of text. Lives in the process that owns the device."""
-
-    @property
-    def identity(self) -> EngineIdentity:
-        """Return what it is, exactly."""
-
-    @property
-    def reads(self) -> Reads:
-        """Return how it takes pages."""
-
-    def warm_up(self) -> None:
-        """Load the weights and read a page, so that the first real one is not slower than the rest.
-
-        Raises: Transient (`engine_unavailable`).
-        """
-
-    def read(self, pages: Iterable[PageImage]) -> Iterator[ReadPage]:
-        """Yield each page's lines as they are ready, in the order given, taking no more pages ahead than it reads.
-
-        Raises: RecognitionFailed, for the page it was about to yield.
-        """
-
-
-# --- objects ---------------------------------------------------------------------------------------------------------
-
-
-class ObjectStore(Protocol):
-    """Immutable objects by key. Keys hold ids and hashes only, never names of files."""
-
-    def put(self, key: str, content: Iterable[bytes] | BinaryIO | bytes, *, media_type: str) -> int:
-        """Store an object, streaming; return its size in bytes. Writing a key again with the same content is safe."""
-
-    def get(self, key: str, *, bucket: str | None = None) -> AbstractContextManager[Iterator[bytes]]:
-        """Stream an object in pieces of at most 1 MiB. Raises: Rejected (`source_not_found`)."""
-
-    def size(self, key: str, *, bucket: str | None = None) -> int | None:
-        """Return an object's size in bytes, or None where there is none."""
-
-    def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects; those that are not there are no error."""
-
-
-# --- outputs ---------------------------------------------------------------------------------------------------------
-
-
-class WriteDocument(Protocol):
-    """Writes a document in one format, streaming."""
-
-    def __call__(self, header: DocumentHeader, pages: Iterable[PageResult]) -> Iterator[bytes]:
-        """Yield the bytes, a page at a time. Raises: PipelineError (`ledger_broken`), if the pages are not those."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """One format in which a finished document is written."""
-
-    file_name: str
-    media_type: str
-    write: WriteDocument

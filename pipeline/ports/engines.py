@@ -1,0 +1,53 @@
+"""What turns page images into lines of text."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from pipeline.domain.recognition import EngineIdentity, Flag, Line
+from pipeline.ports.documents import PageImage
+
+
+class Reads(StrEnum):
+    """How an engine takes pages."""
+
+    PAGE = "page"
+    BATCH = "batch"
+    SEQUENCE = "sequence"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPage:
+    """What an engine found on one page, in its own order, in pixels of the image it was given."""
+
+    number: int
+    lines: tuple[Line, ...]
+    """Each polygon begins with the edge along the top of its letters, so that it says which way they run."""
+    flags: tuple[Flag, ...] = ()
+    angle_deg: float = 0.0
+    """How far clockwise the page had to be turned to be read; polygons lie on the page as given all the same."""
+
+
+class Recogniser(Protocol):
+    """Turns page images into lines of text. Lives in the process that owns the device."""
+
+    @property
+    def identity(self) -> EngineIdentity:
+        """Return what it is, exactly."""
+
+    @property
+    def reads(self) -> Reads:
+        """Return how it takes pages."""
+
+    def warm_up(self) -> None:
+        """Load the weights and read a page, so that the first real one is not slower than the rest.
+
+        Raises: Transient (`engine_unavailable`).
+        """
+
+    def read(self, pages: Iterable[PageImage]) -> Iterator[ReadPage]:
+        """Yield each page's lines as they are ready, in the order given, taking no more pages ahead than it reads.
+
+        Raises: RecognitionFailed, for the page it was about to yield.
+        """

@@ -1,0 +1,92 @@
+"""The moves of a job, and the pages that it has."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from pipeline.domain.assembly import LedgerPage
+from pipeline.domain.document import JobId, PlannedChunk
+from pipeline.domain.errors import PipelineError
+from pipeline.domain.recognition import Flag, PageOutcome
+from pipeline.domain.states import JobState, Step
+from pipeline.ports.documents import Inspection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobClaim:
+    """The right to do one step of a job, at one attempt, until its lease runs out."""
+
+    job_id: JobId
+    step: Step
+    attempt: int
+    owner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedJob:
+    """What a step needs to know of the job that it claimed."""
+
+    claim: JobClaim
+    source_uri: str | None
+    upload_key: str | None
+    source_name: str
+    options: Mapping[str, object]
+    """As submitted, not yet validated."""
+    sha256: str | None
+    size_bytes: int | None
+    media_type: str | None
+    page_count: int | None
+    flags: tuple[Flag, ...]
+    document_key: str | None
+    result_keys: Mapping[str, str]
+    failures: int
+    lost: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredOriginal:
+    """What ingest found out."""
+
+    sha256: str
+    size_bytes: int
+    media_type: str
+
+
+class JobSteps(Protocol):
+    """The moves of a job. Each is fenced by its claim and raises StaleMove if that no longer holds."""
+
+    def claim(self, job_id: JobId, step: Step, attempt: int) -> ClaimedJob:
+        """Take the step at this attempt, or raise StaleMove: done, taken, cancelled, or another attempt's turn."""
+
+    def renew(self, claim: JobClaim) -> None:
+        """Extend the lease; called while the work moves on, never by a clock alone."""
+
+    def ingested(self, claim: JobClaim, original: StoredOriginal) -> None:
+        """Move on to planning."""
+
+    def planned(self, claim: JobClaim, inspection: Inspection, chunks: Sequence[PlannedChunk]) -> None:
+        """Write all pages and chunks, and set the job running, in one transaction."""
+
+    def merged(self, claim: JobClaim, document_key: str) -> None:
+        """Move on to exporting."""
+
+    def exported(self, claim: JobClaim, result_keys: Mapping[str, str]) -> None:
+        """Move on to delivering."""
+
+    def end(self, claim: JobClaim, state: JobState, error: PipelineError | None = None) -> None:
+        """End the job."""
+
+    def put_back(self, claim: JobClaim, error: PipelineError, after: timedelta) -> None:
+        """Give the step up for now: it is due again after this time, and the attempt is counted."""
+
+
+class Ledger(Protocol):
+    """The pages of a job."""
+
+    def pages(self, job_id: JobId) -> Iterator[LedgerPage]:
+        """Yield the ledger in page order, streaming."""
+
+    def outcomes(self, job_id: JobId) -> dict[PageOutcome, int]:
+        """Count the finished pages by outcome."""

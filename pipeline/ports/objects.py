@@ -1,0 +1,21 @@
+"""Where bytes lie."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import BinaryIO, Protocol
+
+
+class ObjectStore(Protocol):
+    """Immutable objects by key. Keys hold ids and hashes only, never names of files."""
+
+    def put(self, key: str, content: Iterable[bytes] | BinaryIO | bytes, *, media_type: str) -> int:
+        """Store an object, streaming; return its size in bytes. Writing a key again with the same content is safe."""
+
+    def get(self, key: str, *, bucket: str | None = None) -> AbstractContextManager[Iterator[bytes]]:
+        """Stream an object in pieces of at most 1 MiB. Raises: Rejected (`source_not_found`)."""
+
+    def size(self, key: str, *, bucket: str | None = None) -> int | None:
+        """Return an object's size in bytes, or None where there is none."""
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove objects; those that are not there are no error."""

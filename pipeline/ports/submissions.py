@@ -1,0 +1,81 @@
+"""Jobs as those see them who submit, watch and stop them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from pipeline.domain.document import JobId
+from pipeline.domain.recognition import Flag, PageOutcome
+from pipeline.domain.states import JobState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What makes a job; one of `source_uri` and `upload_key` is given."""
+
+    source_uri: str | None = None
+    upload_key: str | None = None
+    source_name: str | None = None
+    tenant: str = "default"
+    options: Mapping[str, object] = field(default_factory=dict)
+    priority: int = 0
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """A job as it is now."""
+
+    job_id: JobId
+    tenant: str
+    source: str
+    source_name: str
+    state: JobState
+    priority: int
+    page_count: int | None
+    outcomes: Mapping[PageOutcome, int]
+    flags: tuple[Flag, ...]
+    result_keys: Mapping[str, str]
+    error_code: str | None
+    error_detail: str | None
+    cancel_requested: bool
+    created_at: datetime
+    finished_at: datetime | None
+
+    @property
+    def pages_done(self) -> int:
+        """Count the pages that have an outcome."""
+        return sum(self.outcomes.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
+    """One step on the trail of a job."""
+
+    at: datetime
+    actor: str
+    kind: str
+    detail: Mapping[str, object]
+
+
+class Submissions(Protocol):
+    """Jobs from outside."""
+
+    def insert(self, submission: Submission) -> JobId:
+        """Insert the job's row and return its id; the same idempotency key again returns the first job."""
+
+    def find(self, job_ids: Sequence[JobId]) -> list[JobStatus]:
+        """Return these jobs as they are now, in the order given, without those that don't exist."""
+
+    def latest(self, limit: int, state: JobState | None = None) -> list[JobStatus]:
+        """Return the newest jobs, newest first."""
+
+    def events(self, job_id: JobId, limit: int) -> list[EventRow]:
+        """Return the job's latest events, oldest first."""
+
+    def cancel(self, job_ids: Sequence[JobId]) -> list[JobId]:
+        """Ask for the jobs to be cancelled; return those that had not ended. Asking twice is safe."""
+
+    def retry(self, job_ids: Sequence[JobId]) -> list[JobId]:
+        """Begin ended jobs again and return them: all of it where no page has a result, else the pages without one."""
