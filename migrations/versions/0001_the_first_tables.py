@@ -59,22 +59,27 @@ CREATE TABLE job (
     CONSTRAINT job_has_one_source CHECK (num_nonnulls(source_uri, upload_key) = 1),
     CONSTRAINT job_options_is_object CHECK (jsonb_typeof(options) = 'object'),
     CONSTRAINT job_priority_range CHECK (priority BETWEEN -100 AND 100),
-    CONSTRAINT job_state_known CHECK (state IN ('submitted', 'planning', 'running', 'merging', 'exporting', 'delivering', 'succeeded', 'partial', 'rejected', 'failed', 'cancelled')),
+    CONSTRAINT job_state_known CHECK (state IN ('submitted', 'planning', 'running', 'merging', 'exporting',
+        'delivering', 'succeeded', 'partial', 'rejected', 'failed', 'cancelled')),
     CONSTRAINT job_lease_whole CHECK ((lease_owner IS NULL) = (lease_until IS NULL)),
-    CONSTRAINT job_lease_only_for_steps CHECK (lease_owner IS NULL OR state IN ('submitted', 'planning', 'merging', 'exporting', 'delivering')),
+    CONSTRAINT job_lease_only_for_steps CHECK (lease_owner IS NULL OR state IN ('submitted', 'planning', 'merging',
+        'exporting', 'delivering')),
     CONSTRAINT job_sha256_hex CHECK (sha256 ~ '^[0-9a-f]{64}$'),
     CONSTRAINT job_sizes_positive CHECK (page_count > 0 AND size_bytes > 0),
     CONSTRAINT job_chunks_counted CHECK (chunks_remaining BETWEEN 0 AND chunks_total),
-    CONSTRAINT job_finished_when_terminal CHECK (state IN ('succeeded', 'partial', 'rejected', 'failed', 'cancelled') = (finished_at IS NOT NULL)),
+    CONSTRAINT job_finished_when_terminal CHECK (state IN ('succeeded', 'partial', 'rejected', 'failed',
+        'cancelled') = (finished_at IS NOT NULL)),
     CONSTRAINT job_failure_has_cause CHECK (NOT state IN ('rejected', 'failed') OR error_code IS NOT NULL),
     CONSTRAINT job_idempotency UNIQUE (tenant, idempotency_key)
 );
 
 CREATE INDEX job_by_tenant ON job (tenant, created_at DESC);
 
-CREATE INDEX job_due ON job (priority DESC, created_at) WHERE state IN ('submitted', 'planning', 'merging', 'exporting', 'delivering');
+CREATE INDEX job_due ON job (priority DESC, created_at) WHERE state IN ('submitted', 'planning', 'merging',
+        'exporting', 'delivering');
 
-CREATE INDEX job_open ON job (created_at) WHERE NOT state IN ('succeeded', 'partial', 'rejected', 'failed', 'cancelled');
+CREATE INDEX job_open ON job (created_at) WHERE NOT state IN ('succeeded', 'partial', 'rejected', 'failed',
+        'cancelled');
 
 CREATE TABLE chunk (
     id UUID NOT NULL,
@@ -99,8 +104,10 @@ CREATE TABLE chunk (
     PRIMARY KEY (id),
     CONSTRAINT chunk_range_not_empty CHECK (first_page >= 1 AND last_page >= first_page),
     CONSTRAINT chunk_lane_known CHECK (lane IN ('cpu', 'gpu')),
-    CONSTRAINT chunk_state_known CHECK (state IN ('ready', 'admitted', 'running', 'done', 'split', 'dead', 'cancelled')),
-    CONSTRAINT chunk_lease_while_running CHECK ((state = 'running') = (lease_owner IS NOT NULL) AND (lease_owner IS NULL) = (lease_until IS NULL)),
+    CONSTRAINT chunk_state_known CHECK (state IN ('ready', 'admitted', 'running', 'done', 'split', 'dead',
+        'cancelled')),
+    CONSTRAINT chunk_lease_while_running
+        CHECK ((state = 'running') = (lease_owner IS NOT NULL) AND (lease_owner IS NULL) = (lease_until IS NULL)),
     CONSTRAINT chunk_runs_at_an_attempt CHECK (state <> 'running' OR attempt > 0),
     CONSTRAINT chunk_death_has_cause CHECK (state <> 'dead' OR error_code IS NOT NULL),
     CONSTRAINT chunk_ordinal UNIQUE (job_id, ordinal),
