@@ -185,22 +185,26 @@ def install_with_pip(target: str) -> None:
     elif run(PYTHON, "-m", "ensurepip", quiet=True):
         pip = own
     else:
-        say("this Python comes without pip; fetching it")
         pip = [str(PYTHON), f"{fetch_pip()}/pip"]
     if not run(*pip, *options):
         raise InstallFailed("pip could not install the project (see above); the next start tries again")
 
 
 def fetch_pip() -> Path:
-    """Download pip's wheel, which runs as it is, from the index that pip would use; its hash is checked."""
+    """Download pip's wheel, which runs as it is, from the index that the user names; its hash is checked."""
     # Not at the top: it takes longer than all the rest of a start.
     import re  # noqa: PLC0415
     import urllib.parse  # noqa: PLC0415
     import urllib.request  # noqa: PLC0415
 
-    index = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/") + "/pip/"
+    if not (named := os.environ.get("PIP_INDEX_URL")):
+        raise InstallFailed(
+            f"this Python comes without pip; on Debian or Ubuntu: {apt_line()}\n"
+            "Without root, put uv on PATH, or name a package index in PIP_INDEX_URL, from which pip is fetched then"
+        )
+    index = named.rstrip("/") + "/pip/"
     try:
-        with urllib.request.urlopen(index, timeout=30) as answer:  # noqa: S310 - the user's or the default
+        with urllib.request.urlopen(index, timeout=30) as answer:  # noqa: S310 - the user's own
             page = answer.read().decode()
         found = re.findall(r'href="([^"#]+/(pip-([\d.]+)-py3-none-any\.whl))#sha256=([0-9a-f]{64})"', page)
         address, name, _, digest = max(found, key=lambda link: [int(part) for part in link[2].split(".")])
