@@ -13,7 +13,10 @@ def configure_logs(settings: LogSettings, **bound: str) -> None:
     renderer: structlog.types.Processor = (
         structlog.processors.JSONRenderer()
         if settings.json_lines
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        # The default prints local variables with a traceback, and those may hold a document's text.
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     )
     structlog.configure(
         processors=[
