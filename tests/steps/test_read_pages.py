@@ -1,0 +1,185 @@
+"""How one page gets its outcome, over an in-memory document and engine."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from pipeline.domain.document import PageClass, PageFacts
+from pipeline.domain.errors import ErrorCode, RecognitionFailed
+from pipeline.domain.recognition import Block, BlockKind, Flag, Line, PageOutcome
+from pipeline.ports.chunks import PageTask
+from pipeline.ports.documents import PageImage, TextLayer
+from pipeline.ports.engines import ReadPage, Reads
+from pipeline.steps.read_pages import TEXT_LAYER_READER, PageReader, grouped
+from tests.builders import CHUNK, ENGINE, page
+
+WIDTH, HEIGHT = 1000, 1400
+
+
+def line(text, top, *, left=100.0, confidence=0.9):
+    box = ((left, top), (left + 500, top), (left + 500, top + 30), (left, top + 30))
+    return Line(text=text, polygon=box, confidence=confidence)
+
+
+@dataclass
+class Document:
+    """A document in memory: a text layer for some pages, ink for all but the blank ones."""
+
+    layers: dict[int, list[Line]] = field(default_factory=dict)
+    broken: frozenset[int] = frozenset()
+    blank: frozenset[int] = frozenset()
+    rendered_at: list[tuple[int, float | None]] = field(default_factory=list)
+
+    def facts(self, number):
+        return PageFacts(
+            number=number,
+            page_class=PageClass.SCAN,
+            width_pt=360,
+            height_pt=504,
+            dpi=200,
+            error_code="page_damaged" if number in self.broken else None,
+        )
+
+    def render(self, number, *, dpi=None):
+        self.rendered_at.append((number, dpi))
+        if number in self.broken:
+            raise RecognitionFailed(ErrorCode.PAGE_DAMAGED, f"page {number} can't be drawn")
+        value = 255 if number in self.blank else 0
+        return PageImage(number=number, pixels=np.full((HEIGHT, WIDTH, 3), value, np.uint8), dpi=dpi or 200)
+
+    def text_layer(self, number):
+        lines = self.layers.get(number, [])
+        blocks = (Block(kind=BlockKind.TEXT, lines=tuple(lines)),) if lines else ()
+        return TextLayer(width_px=WIDTH, height_px=HEIGHT, dpi=200, blocks=blocks)
+
+
+@dataclass
+class Engine:
+    """Finds on each page what it was given."""
+
+    found: dict[int, list[Line]] = field(default_factory=dict)
+    identity = ENGINE
+    reads = Reads.PAGE
+    seen: list[int] = field(default_factory=list)
+
+    def warm_up(self):
+        pass
+
+    def read(self, pages):
+        for image in pages:
+            self.seen.append(image.number)
+            yield ReadPage(number=image.number, lines=tuple(self.found.get(image.number, [])), flags=(), angle_deg=90.0)
+
+
+def reader(document, engine=None, **more):
+    return PageReader(
+        document=document,
+        engine=engine or Engine(),
+        is_blank=lambda image: bool(image.pixels.min() == 255),
+        chunk_id=CHUNK,
+        attempt=3,
+        **more,
+    )
+
+
+def task(number, page_class):
+    return PageTask(number=number, page_class=page_class)
+
+
+def test_a_good_text_layer_is_taken_and_no_engine_is_asked():
+    engine = Engine()
+    result = reader(Document(layers={1: [line("typed", 100, confidence=None)]}), engine).read(
+        task(1, PageClass.TEXT_LAYER)
+    )
+    assert (result.outcome, result.text, result.confidence) == (PageOutcome.TEXT_LAYER, "typed", None)
+    assert result.provenance.engine == TEXT_LAYER_READER
+    assert engine.seen == []
+
+
+def test_a_scan_is_recognised_and_says_by_what():
+    result = reader(Document(), Engine({1: [line("read", 100)]})).read(task(1, PageClass.SCAN))
+    assert (result.outcome, result.text, result.angle_deg) == (PageOutcome.RECOGNISED, "read", 90.0)
+    assert (result.width_px, result.height_px, result.dpi) == (WIDTH, HEIGHT, 200)
+    assert (result.provenance.engine, result.provenance.chunk_id, result.provenance.attempt) == (ENGINE, CHUNK, 3)
+
+
+def test_a_blank_scan_never_meets_the_engine():
+    engine = Engine({1: [line("invented", 100)]})
+    result = reader(Document(blank=frozenset({1})), engine).read(task(1, PageClass.SCAN))
+    assert (result.outcome, result.blocks, engine.seen) == (PageOutcome.BLANK, (), [])
+
+
+def test_a_page_that_draws_nothing_is_blank_without_being_rendered():
+    document = Document()
+    result = reader(document).read(task(1, PageClass.BLANK))
+    assert (result.outcome, document.rendered_at) == (PageOutcome.BLANK, [])
+    assert (result.width_px, result.height_px) == (WIDTH, HEIGHT)
+
+
+def test_a_page_of_text_and_picture_gets_both_and_nothing_twice():
+    typed = [line("typed above", 100, confidence=None)]
+    found = [line("TYPED AB0VE", 102), line("in the picture", 700)]
+    document = Document(layers={1: typed})
+    result = reader(document, Engine({1: found}), dpi=300).read(task(1, PageClass.MIXED))
+    assert [each.text for block in result.blocks for each in block.lines] == ["typed above", "in the picture"]
+    assert result.outcome is PageOutcome.RECOGNISED
+    # At the resolution of its text layer, not at the one asked for, or the lines would not meet.
+    assert document.rendered_at == [(1, 200)]
+
+
+def test_a_text_layer_that_turns_out_empty_is_recognised():
+    result = reader(Document(), Engine({1: [line("read", 100)]})).read(task(1, PageClass.TEXT_LAYER))
+    assert (result.outcome, result.text) == (PageOutcome.RECOGNISED, "read")
+
+
+def test_a_page_with_ink_and_no_text_says_so():
+    result = reader(Document()).read(task(1, PageClass.SCAN))
+    assert (result.outcome, result.text, result.flags) == (
+        PageOutcome.RECOGNISED,
+        "",
+        (Flag(name="no_text_found"),),
+    )
+
+
+@pytest.mark.parametrize("page_class", [PageClass.SCAN, PageClass.UNREADABLE])
+def test_a_page_that_can_not_be_drawn_fails_with_its_cause(page_class):
+    result = reader(Document(broken=frozenset({1}))).read(task(1, page_class))
+    assert (result.outcome, result.error_code) == (PageOutcome.FAILED, "page_damaged")
+    assert "page 1" in result.error_detail
+
+
+def test_the_resolution_asked_for_is_used():
+    document = Document()
+    reader(document, dpi=300).read(task(1, PageClass.SCAN))
+    assert document.rendered_at == [(1, 300)]
+
+
+def test_a_page_rendered_ahead_is_not_rendered_again():
+    document = Document()
+    image = Document().render(1)
+    reader(document, rendered=lambda number: image if number == 1 else None).read(task(1, PageClass.SCAN))
+    assert document.rendered_at == []
+
+
+def test_a_memory_error_is_not_a_page_that_failed():
+    class Starved(Engine):
+        def read(self, pages):
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        reader(Document(), Starved()).read(task(1, PageClass.SCAN))
+
+
+def test_finished_pages_are_grouped_by_count_and_by_waiting_time():
+    now = iter([0.0, 0.0, 30.0, 31.0, 31.0, 32.0])
+    results = [page(number) for number in range(1, 6)]
+    groups = grouped(results, pages=3, after=timedelta(seconds=20), clock=lambda: next(now))
+    assert [[result.number for result in group] for group in groups] == [[1, 2], [3, 4, 5]]
+
+
+def test_no_page_is_held_back_at_the_end():
+    groups = list(grouped([page(1), page(2), page(3)], pages=2, after=timedelta(minutes=1)))
+    assert [[result.number for result in group] for group in groups] == [[1, 2], [3]]
+    assert list(grouped([], pages=2, after=timedelta(minutes=1))) == []
