@@ -143,7 +143,7 @@ def grouped(
 ) -> Iterator[list[PageResult]]:
     """Yield finished pages in groups: when there are that many, or when the first has waited that long."""
     group: list[PageResult] = []
-    opened = clock()
+    opened = 0.0
     for result in results:
         if not group:
             opened = clock()
