@@ -147,6 +147,8 @@ class DeviceSettings(_Section):
     cpu_slots: int | None = Field(default=None, ge=0)
     """Processes that recognise on the CPU, one thread each; default: one for each core."""
     engine: str = "rapidocr"
+    max_runner_bytes: int = Field(default=2 * 1024**3, ge=1)
+    """A runner that holds more memory than this after a chunk is replaced before it takes another."""
     lock_folder: Path = Field(default_factory=lambda: default_home() / "locks")
     """Where workers of this host lock their devices; one folder for all that share a device."""
     temporary_folder: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"muniment-{os.getuid()}")

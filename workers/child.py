@@ -154,6 +154,7 @@ def _serve_device(state: _State, name: str) -> None:
         ),
         Patience(warm_up=settings.leases.warm_up, stall=settings.leases.stall),
         flush_pages=settings.chunks.flush_pages,
+        max_resident_bytes=settings.devices.max_runner_bytes,
         described=lambda engine, measured: devices.describe(info.id, owner, engine, measured),
     )
     # From this thread, the main one: the runner dies with the thread that started it.

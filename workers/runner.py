@@ -42,6 +42,7 @@ from pipeline.steps.read_pages import PageReader, grouped
 from workers.process import (
     DeviceLocked,
     die_with_parent,
+    give_back_memory,
     lock_device,
     peak_resident_bytes,
     reset_peak_memory,
@@ -131,7 +132,9 @@ class Runner:
         except Exception as error:  # the border of the process: its supervisor decides what follows
             log.exception("chunk_broke", chunk_id=message["chunk_id"])
             failure = {"code": ErrorCode.INTERNAL, "message": f"{type(error).__name__} while reading"}
-        measured = {"baseline_bytes": before, "peak_bytes": peak_resident_bytes()}
+        peak = peak_resident_bytes()
+        give_back_memory()
+        measured = {"baseline_bytes": before, "peak_bytes": peak, "after_bytes": resident_bytes()}
         if failure:
             self.say("failed", **failure, **measured)
         else:

@@ -150,6 +150,7 @@ class Supervisor:
         patience: Patience,
         *,
         flush_pages: int,
+        max_resident_bytes: int,
         described: Callable[[EngineIdentity, Measured], None] = lambda _engine, _measured: None,
     ) -> None:
         self._device_id = device_id
@@ -157,6 +158,8 @@ class Supervisor:
         self._default_engine = command.engine
         self._patience = patience
         self._flush_pages = flush_pages
+        self._max_resident_bytes = max_resident_bytes
+        self._resident_bytes = 0
         self._described = described
         self._runner: Runner | None = None
         self._is_warm = False
@@ -200,7 +203,8 @@ class Supervisor:
             yield from self._switch(chunk)
             self._send(chunk)
             for event in self._events():
-                ended = isinstance(event, ChunkEnded)
+                if ended := isinstance(event, ChunkEnded):
+                    self._keep_lean()
                 yield event
         except GeneratorExit:
             if not ended:
@@ -228,6 +232,7 @@ class Supervisor:
     def replace(self) -> None:
         """End the runner, and do not come back before it is gone; the next `make_ready` starts another."""
         runner, self._runner, self._is_warm = self._runner, None, False
+        self._resident_bytes = 0
         if runner:
             runner.end(self._patience.gone)
             log.info("runner_ended", device=self._device_id, pid=runner.pid)
@@ -268,6 +273,7 @@ class Supervisor:
                 yield Tick()
                 continue
             progressed = time.monotonic()
+            self._resident_bytes = message.get("after_bytes", self._resident_bytes)
             event = _event_of(message)
             yield event
             if isinstance(event, ChunkEnded):
@@ -281,6 +287,13 @@ class Supervisor:
         if now - progressed > self._patience.stall.total_seconds():
             self.replace()
             raise PipelineError(ErrorCode.STALLED, f"no page moved on for {self._patience.stall}, runner killed")
+
+    def _keep_lean(self) -> None:
+        """Replace a runner that has grown over its bound, between two chunks, and start the next one warming up."""
+        if self._resident_bytes > self._max_resident_bytes:
+            log.info("runner_outgrown", device=self._device_id, resident_bytes=self._resident_bytes)
+            self.replace()
+            self.start()
 
     def _settle(self) -> None:
         """Bring the runner back to a page border, or end it."""

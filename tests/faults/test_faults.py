@@ -177,3 +177,13 @@ def test_a_second_worker_for_the_same_device_refuses_and_names_the_holder(system
     second = system.spawn("again", "workers.worker", "--device", "cpu:0")
     assert second.wait(60) == 4
     assert f"held by process {first.pid}" in system.log("again")
+
+
+def test_a_runner_that_outgrows_its_bound_is_replaced_between_chunks(system, tmp_path):
+    system.environment["MUNIMENT_DEVICES__MAX_RUNNER_BYTES"] = "1"
+    system.start()
+    job_id = system.submit(scan(tmp_path, 10))
+    assert system.finished(job_id).state is JobState.SUCCEEDED
+    system.assert_whole(job_id, 10)
+    assert system.log("cpu0").count("runner_outgrown") == 2
+    assert system.rows.sql("SELECT 1 FROM chunk_attempt WHERE outcome <> 'done'") == []
