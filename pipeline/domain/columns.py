@@ -6,21 +6,15 @@ the page into bands; within a band the left side is read before the right one, a
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from statistics import fmean, median
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 
-from pipeline.domain.geometry import box_around
+from pipeline.domain.column_sides import MIN_ROWS, Side, stand_apart
 from pipeline.domain.placed_lines import Placed, em, rows_of
 
 GUTTER_EM = 0.5
 """Least breadth of a gutter, in heights of a line's box; boxes reach about a third of that beyond their letters."""
-MIN_ROWS = 3
-MIN_COLUMN_EM = 5.0
-"""What is narrower holds numbers, labels or marginal notes and is read by rows."""
-MIN_FILL = 0.6
-"""Which part of a column's breadth its lines fill on the mean. Running text 0.85 to 1; cells of tables and forms, which
-are read by rows, mostly below 0.5."""
+HEADING_GAP_EM = 0.3
 MAX_GUTTERS = 24
 
 
@@ -54,6 +48,7 @@ def columns(placed: Sequence[Placed]) -> list[list[Placed]]:
     bands = _best_bands(placed)
     if bands is None:
         return [list(placed)]
+    bands = _with_headings(bands)
     parts: list[list[Placed]] = []
     for band in bands:
         if band.across or not (band.left and band.right):
@@ -63,18 +58,43 @@ def columns(placed: Sequence[Placed]) -> list[list[Placed]]:
     return parts
 
 
+def _with_headings(bands: Sequence[Band]) -> list[Band]:
+    """Return the bands, each heading below the columns moved to the text across the page that it stands above."""
+    moved = list(bands)
+    for index, (band, below) in enumerate(pairwise(bands)):
+        if below.across and band.left and band.right:
+            heading, rest = _heading_under(band)
+            moved[index] = rest
+            moved[index + 1] = replace(below, across=(*heading, *below.across))
+    return moved
+
+
+def _heading_under(band: Band) -> tuple[tuple[Placed, ...], Band]:
+    """Return what stands on the left, below the right column's end and apart from what is above it; and the rest."""
+    end = max(item.box.bottom for item in band.right)
+    body = [item for item in band.left if item.box.middle < end]
+    heading = tuple(item for item in band.left if item.box.middle >= end)
+    if not (heading and body):
+        return (), band
+    gap = min(item.box.top for item in heading) - max(item.box.bottom for item in body)
+    return (heading, replace(band, left=tuple(body))) if gap >= HEADING_GAP_EM * em(heading) else ((), band)
+
+
 def _best_bands(placed: Sequence[Placed]) -> list[Band] | None:
-    best: tuple[float, list[Band]] | None = None
-    for gutter in _gutters(placed):
+    best: list[Band] | None = None
+    most = 0.0
+    for gutter, at_most in _gutters(placed):
+        if at_most <= most:
+            break
         bands = list(_bands(placed, gutter))
-        score = _score(bands)
-        if score and (best is None or score > best[0]):
-            best = score, bands
-    return best[1] if best else None
+        rows = _rows_side_by_side(bands)
+        if rows > most:
+            best, most = bands, rows
+    return best
 
 
-def _gutters(placed: Sequence[Placed]) -> list[Gutter]:
-    """Return places where a gutter may be, those with the most lines on both sides and the fewest across first."""
+def _gutters(placed: Sequence[Placed]) -> list[tuple[Gutter, int]]:
+    """Return where a gutter may be, each with a bound on the rows along it; highest first, then fewest lines across."""
     if len(placed) < 2 * MIN_ROWS:
         return []
     breadth = GUTTER_EM * em(placed)
@@ -82,21 +102,27 @@ def _gutters(placed: Sequence[Placed]) -> list[Gutter]:
     ranked = []
     for left in sorted({round(right, 1) for right in rights}):
         before, after = bisect_right(rights, left + 0.1), len(lefts) - bisect_left(lefts, left + breadth)
-        across = len(placed) - before - after
         if min(before, after) >= MIN_ROWS:
-            ranked.append((across - min(before, after), left))
-    return [Gutter(left=left, right=left + breadth) for _, left in sorted(ranked)[:MAX_GUTTERS]]
+            ranked.append((-min(before, after), len(placed) - before - after, left))
+    return [(Gutter(left=left, right=left + breadth), -bound) for bound, _, left in sorted(ranked)[:MAX_GUTTERS]]
 
 
 def _bands(placed: Sequence[Placed], gutter: Gutter) -> Iterator[Band]:
-    across = [item for item in placed if gutter.is_crossed_by(item)]
-    beside = [item for item in placed if not gutter.is_crossed_by(item)]
-    # What stands in a gutter with text to its left and right is a stray mark and cuts nothing apart.
-    strays = [item for item in across if _is_between(item, beside, gutter)]
-    stray_ids = {id(item) for item in strays}
-    cutting = {id(item) for item in across} - stray_ids
     ordered = sorted(placed, key=lambda item: (item.box.middle, item.box.left))
-    for is_across, run in groupby(ordered, key=lambda item: id(item) in cutting):
+    beside = [item for item in ordered if not gutter.is_crossed_by(item)]
+    middles = [item.box.middle for item in beside]
+    reach = em(placed)
+
+    def cuts(item: Placed) -> bool:
+        """Whether a line parts what is above it from what is below; a mark between lines to both sides does not."""
+        if not gutter.is_crossed_by(item):
+            return False
+        middle = item.box.middle
+        near = beside[bisect_left(middles, middle - reach) : bisect_right(middles, middle + reach)]
+        level = [other for other in near if other.box.top < middle < other.box.bottom]
+        return len({gutter.has_on_left(other) for other in level}) < 2
+
+    for is_across, run in groupby(ordered, key=cuts):
         members = tuple(run)
         if is_across:
             yield Band(across=members)
@@ -105,23 +131,11 @@ def _bands(placed: Sequence[Placed], gutter: Gutter) -> Iterator[Band]:
             yield Band(left=left, right=tuple(item for item in members if not gutter.has_on_left(item)))
 
 
-def _is_between(item: Placed, others: Sequence[Placed], gutter: Gutter) -> bool:
-    level = [o for o in others if o.box.top < item.box.middle < o.box.bottom]
-    return any(gutter.has_on_left(o) for o in level) and any(not gutter.has_on_left(o) for o in level)
-
-
-def _score(bands: Sequence[Band]) -> float:
-    """Return how many rows run side by side, 0 if what does is no running text."""
+def _rows_side_by_side(bands: Sequence[Band]) -> int:
+    """Return how many rows stand on both sides of a gutter, 0 if they are rows of one table or form."""
     both = [band for band in bands if band.left and band.right]
-    left, right = [item for band in both for item in band.left], [item for band in both for item in band.right]
-    if not (left and right) or not (_is_running_text(left) and _is_running_text(right)):
+    left = Side([item for band in both for item in band.left])
+    right = Side([item for band in both for item in band.right])
+    if not stand_apart(left, right):
         return 0
-    across = sum(len(band.across) for band in bands)
-    return sum(min(len(rows_of(band.left)), len(rows_of(band.right))) for band in both) - 0.01 * across
-
-
-def _is_running_text(placed: Sequence[Placed]) -> bool:
-    rows = rows_of(placed)
-    extent = box_around(corner for item in placed for corner in item.box.corners).width
-    widths = [sum(item.box.width for item in row) for row in rows]
-    return len(rows) >= MIN_ROWS and median(widths) >= MIN_COLUMN_EM * em(placed) and fmean(widths) >= MIN_FILL * extent
+    return sum(min(len(rows_of(band.left)), len(rows_of(band.right))) for band in both)

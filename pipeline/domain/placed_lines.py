@@ -1,11 +1,12 @@
 """Lines as boxes in an upright frame, gathered into rows, and pieces of one line joined."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
 
 from pipeline.domain.geometry import Box, box_around, turn
-from pipeline.domain.recognition import Line
+from pipeline.domain.recognition import Line, Polygon
 from pipeline.domain.writing import is_cjk
 
 JOIN_GAP_EM = 1.0
@@ -23,6 +24,9 @@ class Placed:
     """By how much the frame's text is turned clockwise on the page."""
 
 
+Row = Sequence[Placed]
+
+
 def place(line: Line, angle_deg: float) -> Placed:
     """Return the line's box once the page is turned back by an angle."""
     return Placed(line=line, box=box_around(turn(line.polygon, -angle_deg)), angle_deg=angle_deg)
@@ -36,21 +40,19 @@ def em(placed: Sequence[Placed]) -> float:
 def rows_of(placed: Sequence[Placed]) -> list[list[Placed]]:
     """Return the lines by rows from the top, each from the left."""
     rows: list[list[Placed]] = []
+    middle = height = 0.0
     for item in sorted(placed, key=lambda item: (item.box.middle, item.box.left)):
-        if rows and _is_in_row(item, rows[-1]):
+        height = min(height, item.box.height)
+        if rows and item.box.middle - middle < height / 2:
             rows[-1].append(item)
+            middle += (item.box.middle - middle) / len(rows[-1])
         else:
             rows.append([item])
+            middle, height = item.box.middle, item.box.height
     return [sorted(row, key=lambda item: (item.box.left, item.box.top)) for row in rows]
 
 
-def _is_in_row(item: Placed, row: Sequence[Placed]) -> bool:
-    middle = fmean(other.box.middle for other in row)
-    height = min(item.box.height, *(other.box.height for other in row))
-    return abs(item.box.middle - middle) < height / 2
-
-
-def joined(row: Sequence[Placed]) -> list[Placed]:
+def joined(row: Row) -> list[Placed]:
     """Return a row with those neighbours made one line that a reader would not tell apart."""
     pieces: list[list[Placed]] = []
     for item in row:
@@ -72,12 +74,28 @@ def _join(pieces: Sequence[Placed]) -> Placed:
         text += _space_between(text, piece.line.text) + piece.line.text
     box = box_around(corner for piece in pieces for corner in piece.box.corners)
     angle_deg = pieces[0].angle_deg
-    line = Line(text=text, polygon=turn(box.corners, angle_deg), confidence=_confidence([p.line for p in pieces]))
+    polygon = _beginning_like(turn(box.corners, angle_deg), pieces[0].line.polygon)
+    line = Line(text=text, polygon=polygon, confidence=_confidence([piece.line for piece in pieces]))
     return Placed(line=line, box=box, angle_deg=angle_deg)
 
 
+def _beginning_like(corners: Polygon, model: Polygon) -> Polygon:
+    """Return the corners so that the first edge runs as the model's does."""
+    (x0, y0), (x1, y1) = model[:2]
+
+    def agreement(start: int) -> float:
+        (left, top), (right, bottom) = corners[start], corners[(start + 1) % len(corners)]
+        length = math.hypot(right - left, bottom - top) or 1.0
+        return ((right - left) * (x1 - x0) + (bottom - top) * (y1 - y0)) / length
+
+    start = max(range(len(corners)), key=agreement)
+    return corners[start:] + corners[:start]
+
+
 def _space_between(before: str, after: str) -> str:
-    return "" if before[-1:] == "" or after[:1] == "" or (is_cjk(before[-1]) and is_cjk(after[0])) else " "
+    if not before or not after or (is_cjk(before[-1]) and is_cjk(after[0])):
+        return ""
+    return " "
 
 
 def _confidence(lines: Sequence[Line]) -> float | None:

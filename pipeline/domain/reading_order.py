@@ -1,22 +1,25 @@
 """Reading order: from the lines that an engine found, in any order, to blocks as a person would read them."""
 
+import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from pipeline.domain.columns import columns
 from pipeline.domain.geometry import box_around, turn
-from pipeline.domain.placed_lines import Placed, em, joined, place, rows_of
+from pipeline.domain.placed_lines import Placed, Row, em, joined, place, rows_of
 from pipeline.domain.recognition import Block, BlockKind, Line
 from pipeline.domain.text_angle import is_vertical, text_angle
 
-MARGIN = 0.12
+MARGIN = 0.15
 """Part of the page's height, at its head and foot, where a single row set apart is a header or a footer."""
 APART_EM = 0.8
 """How far apart that row is, in heights of a line's box; lines of running text lie -0.2 to 0.4 apart."""
-PARAGRAPH_GAP_EM = 0.6
+PARAGRAPH_GAP_EM = 0.4
 """How much wider than usual a gap has to be to end a paragraph."""
-INDENT_EM = 0.8
+INDENT_EM = 0.5
 HEADING_RATIO = 1.35
+ITEM = re.compile(r"[•·●○▪■◆◦*\-–—]\s|\(?(\d{1,3}|[a-z])[.)]\s|（?[一二三四五六七八九十]{1,3}[、）]")
+"""How an item of a list begins."""
 
 
 def order(lines: Sequence[Line], width: float, height: float) -> tuple[Block, ...]:
@@ -61,14 +64,13 @@ def _apart(placed: list[Placed], *, top: float, bottom: float) -> tuple[list[Pla
     return head, [item for row in rows for item in row], foot
 
 
-def _paragraphs(rows: Sequence[Sequence[Placed]]) -> Iterator[list[Sequence[Placed]]]:
-    """Yield rows of one column by paragraphs."""
+def _paragraphs(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Yield rows of one column by paragraphs and items of lists."""
     gaps = sorted(_top(below) - _bottom(above) for above, below in pairwise(rows))
-    usual = gaps[len(gaps) // 2] if gaps else 0.0
-    margin = min((row[0].box.left for row in rows), default=0.0)
-    paragraph: list[Sequence[Placed]] = []
-    for row in rows:
-        if paragraph and _begins_paragraph(row, paragraph[-1], usual, margin):
+    usual_gap = gaps[len(gaps) // 2] if gaps else 0.0
+    paragraph: list[Row] = []
+    for row, below in zip_longest(rows, rows[1:]):
+        if paragraph and (_is_apart(row, paragraph[-1], usual_gap) or _begins(row, paragraph, below)):
             yield paragraph
             paragraph = []
         paragraph.append(row)
@@ -76,19 +78,28 @@ def _paragraphs(rows: Sequence[Sequence[Placed]]) -> Iterator[list[Sequence[Plac
         yield paragraph
 
 
-def _begins_paragraph(row: Sequence[Placed], above: Sequence[Placed], usual_gap: float, margin: float) -> bool:
-    height, height_above = em(row), em(above)
-    if _top(row) - _bottom(above) > usual_gap + PARAGRAPH_GAP_EM * min(height, height_above):
-        return True
-    if max(height, height_above) > HEADING_RATIO * min(height, height_above):
-        return True
-    indent, indent_above = row[0].box.left - margin, above[0].box.left - margin
-    return indent > INDENT_EM * height and indent_above < INDENT_EM * height / 2
+def _is_apart(row: Row, above: Row, usual_gap: float) -> bool:
+    """Whether a row stands further below than usual, or is of another size."""
+    low, high = sorted((em(row), em(above)))
+    return high > HEADING_RATIO * low or _top(row) - _bottom(above) > usual_gap + PARAGRAPH_GAP_EM * low
 
 
-def _top(row: Sequence[Placed]) -> float:
+def _begins(row: Row, paragraph: Sequence[Row], below: Row | None) -> bool:
+    """Whether a row is an item of a list, or indented as first lines are: the next row is not, and it isn't centred."""
+    if ITEM.match(row[0].line.text):
+        return True
+    above, indent = paragraph[-1], INDENT_EM * em(row)
+    return (
+        row[0].box.left - above[0].box.left > indent
+        and (below is None or row[0].box.left - below[0].box.left > indent)
+        and above[-1].box.right - row[-1].box.right < indent
+        and not ITEM.match(paragraph[0][0].line.text)
+    )
+
+
+def _top(row: Row) -> float:
     return min(item.box.top for item in row)
 
 
-def _bottom(row: Sequence[Placed]) -> float:
+def _bottom(row: Row) -> float:
     return max(item.box.bottom for item in row)
