@@ -12,12 +12,13 @@ from uuid import UUID
 from sqlalchemy import Connection, Engine, exists, func, insert, literal, select, text, update
 
 from pipeline.adapters.database import transaction
-from pipeline.adapters.jobs import NOW, flags_to_json
+from pipeline.adapters.jobs import NOW
 from pipeline.adapters.tables import Chunk, ChunkAttempt, Job, Page
 from pipeline.domain.document import ChunkId, JobId, Lane, PageClass, PageRange, chunk_id
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.retry import ChunkDecision, GiveUp, Retry, Split, counts_as_lost, split_range
+from pipeline.domain.serialisation import flag_to_json
 from pipeline.domain.states import AttemptOutcome, ChunkState, JobState
 from pipeline.ports.chunks import ChunkClaim, ClaimedChunk, Hold, Measured, PageEntry, PageTask
 
@@ -317,7 +318,7 @@ def _entry_row(page: PageEntry) -> dict[str, Any]:
         "number": page.number,
         "outcome": page.outcome,
         "segment_key": page.segment_key,
-        "flags": flags_to_json(page.flags),
+        "flags": [flag_to_json(flag) for flag in page.flags],
         "confidence": page.confidence,
         "angle_deg": page.angle_deg,
         "width_px": page.width_px,

@@ -10,24 +10,14 @@ from pipeline.adapters.database import transaction
 from pipeline.adapters.tables import Chunk, Job, Page
 from pipeline.domain.document import JobId, PlannedChunk, chunk_id
 from pipeline.domain.errors import PipelineError, StaleMove
-from pipeline.domain.recognition import Flag
 from pipeline.domain.retry import counts_as_lost
+from pipeline.domain.serialisation import flag_from_json, flag_to_json
 from pipeline.domain.states import JOB_MOVES, STEP_OF, JobState, Step, chain_from
 from pipeline.ports.documents import Inspection
 from pipeline.ports.jobs import ClaimedJob, JobClaim, StoredOriginal
 
 STATE_OF = {step: state for state, step in STEP_OF.items()}
 NOW = func.clock_timestamp()
-
-
-def flags_to_json(flags: Sequence[Flag]) -> list[dict[str, Any]]:
-    """Return flags as they stand in rows."""
-    return [{"name": flag.name, "score": flag.score} for flag in flags]
-
-
-def flags_from_json(rows: Sequence[Mapping[str, Any]]) -> tuple[Flag, ...]:
-    """Return flags as they stand in code."""
-    return tuple(Flag(name=row["name"], score=row.get("score")) for row in rows)
 
 
 class PostgresJobSteps:
@@ -67,7 +57,7 @@ class PostgresJobSteps:
             size_bytes=row.size_bytes,
             media_type=row.media_type,
             page_count=row.page_count,
-            flags=flags_from_json(row.flags),
+            flags=tuple(flag_from_json(flag) for flag in row.flags),
             document_key=row.document_key,
             result_keys=row.result_keys,
             failures=row.failures,
@@ -96,7 +86,7 @@ class PostgresJobSteps:
         with transaction(self._engine) as connection:
             values = {
                 "page_count": inspection.page_count,
-                "flags": flags_to_json(inspection.flags),
+                "flags": [flag_to_json(flag) for flag in inspection.flags],
                 "chunks_total": len(chunks),
                 "chunks_remaining": len(chunks),
             }

@@ -7,10 +7,11 @@ from sqlalchemy import Connection, Engine, Row, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from pipeline.adapters.database import transaction
-from pipeline.adapters.jobs import NOW, flags_from_json
+from pipeline.adapters.jobs import NOW
 from pipeline.adapters.tables import Chunk, Event, Job, Page
 from pipeline.domain.document import JobId
 from pipeline.domain.recognition import PageOutcome
+from pipeline.domain.serialisation import flag_from_json
 from pipeline.domain.states import ChunkState, JobState
 from pipeline.ports.submissions import EventRow, JobStatus, Submission
 
@@ -193,7 +194,7 @@ def _status(row: Row[Any], outcomes: Mapping[PageOutcome, int]) -> JobStatus:
         priority=row.priority,
         page_count=row.page_count,
         outcomes=dict(outcomes),
-        flags=flags_from_json(row.flags),
+        flags=tuple(flag_from_json(flag) for flag in row.flags),
         result_keys=row.result_keys,
         error_code=row.error_code,
         error_detail=row.error_detail,

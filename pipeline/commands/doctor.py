@@ -1,4 +1,4 @@
-"""`doctor`: checks versions, disk, clock, database, store, broker and engine, and says what to do about each."""
+"""`doctor`: checks versions, disk, ports, clock, database, store, broker and engine, and says what to do about each."""
 
 import json
 import shutil
@@ -84,6 +84,14 @@ def _disk() -> str:
     return f"{shutil.disk_usage(folder).free / 1024**3:.0f} GB free in {folder}"
 
 
+def _ports() -> str:
+    from pipeline.embedded.ports import HIGHEST, LOWEST, PortPicker
+    from pipeline.settings import default_home
+
+    port = PortPicker(default_home()).pick()
+    return f"servers can listen on the loopback interface, e.g. at {port} ({LOWEST} to {HIGHEST} are used)"
+
+
 def _stack() -> str:
     from pipeline.embedded.state import read_state
     from pipeline.settings import default_home
@@ -150,6 +158,7 @@ _CHECKS: dict[str, Callable[[], str]] = {
     "versions": _versions,
     "settings": _settings,
     "disk": _disk,
+    "ports": _ports,
     "stack": _stack,
     "database": _database,
     "store": _store,

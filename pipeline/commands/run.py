@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _OPEN_AT_ONCE = 100
 """Documents of one call that are handed in at the same time; the others wait on disk."""
-_POLL_S = 0.25
+_POLL_S = 0.5
 _CANCEL_WITHIN_S = 30.0
 EXIT_INTERRUPTED = 130
 

@@ -19,7 +19,7 @@ def pipeline_processes(env: Mapping[str, str]) -> list[ProcessSpec]:
     """Return the processes that move and read documents, in the order of `status`."""
     return [
         _process("dispatcher", "dispatcher", env=env),
-        _process("io", "worker", "--queues", "io,render", "--name", "io", env=env),
+        _process("io", "worker", "--queues", "io,render", "--name", "io", "--concurrency", "2", env=env),
         # Starts one worker for each device, and ends them.
         _process("launcher", "launcher", env=env),
     ]
