@@ -56,13 +56,14 @@ class PostgresAdmissions:
             .with_for_update(skip_locked=True)
         )
         with transaction(self._engine) as connection:
+            best_first = list(connection.execute(due).scalars())
             rows = connection.execute(
                 update(Job)
-                .where(Job.id.in_(due.scalar_subquery()))
+                .where(Job.id.in_(best_first))
                 .values(dispatched_at=NOW)
                 .returning(Job.id, Job.state, Job.attempt)
             ).all()
-        return [_due_job(row) for row in rows]
+        return [_due_job(row) for row in sorted(rows, key=lambda row: best_first.index(row.id))]
 
     def take_chunks(self, lane: Lane, limit: int) -> list[DueChunk]:
         """Mark at most this many ready chunks of the lane as admitted, best first, and return them.
@@ -86,13 +87,14 @@ class PostgresAdmissions:
             .with_for_update(of=Chunk, skip_locked=True)
         )
         with transaction(self._engine) as connection:
+            best_first = list(connection.execute(due).scalars())
             rows = connection.execute(
                 update(Chunk)
-                .where(Chunk.id.in_(due.scalar_subquery()))
+                .where(Chunk.id.in_(best_first))
                 .values(state=ChunkState.ADMITTED, dispatched_at=NOW)
                 .returning(Chunk.id, Chunk.job_id, Chunk.lane, Chunk.attempt)
             ).all()
-        return [_due_chunk(row) for row in rows]
+        return [_due_chunk(row) for row in sorted(rows, key=lambda row: best_first.index(row.id))]
 
     def live_devices(self) -> Sequence[DeviceInfo]:
         """Return the devices whose lease holds."""

@@ -69,7 +69,9 @@ class Sweep:
         if self.admit.resend_jobs(jobs):
             log.warning("steps_sent_again", count=len(jobs))
         for lane in Lane:
-            chunks = self.rows.unstarted_chunks(lane, self._patience(lane))
+            # Pages that are being rendered wait in no queue, and are not to be rendered twice.
+            patience = self.resend_after if lane.renders_ahead else self._patience(lane)
+            chunks = self.rows.unstarted_chunks(lane, patience)
             if self.admit.resend_chunks(chunks):
                 log.warning("chunks_sent_again", lane=lane, count=len(chunks))
 

@@ -36,6 +36,15 @@ def test_a_short_job_waits_for_one_chunk_of_a_long_one_and_not_for_all(rows):
     assert taken == [long, short, long]
 
 
+def test_what_is_taken_together_goes_out_best_first(rows):
+    jobs = [rows.submitted(priority=number % 7) for number in range(20)]
+    taken = [due.job_id for due in rows.admissions.take_jobs(20)]
+    assert taken == sorted(jobs, key=lambda job: -(jobs.index(job) % 7))
+    job_id = rows.running(*[1] * 20)
+    ordinals = {row.id: row.ordinal for row in rows.sql("SELECT id, ordinal FROM chunk WHERE job_id = :id", id=job_id)}
+    assert [ordinals[due.chunk_id] for due in rows.admissions.take_chunks(Lane.CPU, 20)] == list(range(20))
+
+
 def test_a_paused_job_is_not_admitted(rows):
     job_id = rows.running(1)
     rows.sql("UPDATE job SET paused = true")
