@@ -119,7 +119,7 @@ class LeaseSettings(_Section):
     """Time limits of claims; all compared on the database's clock."""
 
     chunk: Duration = timedelta(seconds=60)
-    step: Duration = timedelta(minutes=10)
+    step: Duration = timedelta(minutes=3)
     device: Duration = timedelta(seconds=30)
     stall: Duration = timedelta(seconds=180)
     """A runner that finishes no page for this long is killed."""

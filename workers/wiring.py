@@ -123,7 +123,7 @@ class Wiring:
             objects=self.objects,
             inspector=BoundedInspector(
                 self.settings.limits.for_documents(),
-                timeout=self.settings.leases.step / 2,
+                timeout=self.settings.leases.step * 2 / 3,
                 max_memory_bytes=_INSPECTION_MEMORY_BYTES,
             ),
             live_devices=self.admissions.live_devices,

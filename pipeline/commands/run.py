@@ -4,7 +4,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -52,14 +52,17 @@ def _run(paths: Sequence[Path], out: Path, *, as_json: bool, priority: int, opti
     from pipeline.commands.access import open_access
     from pipeline.commands.progress import Progress
     from pipeline.commands.report import Report, exit_code
+    from pipeline.domain.errors import PipelineError
 
     report = Report(out, as_json=as_json)
     with _running_stack(), open_access() as access, Progress(quiet=False) as progress:
         batch = _Batch(access=access, report=report, progress=progress, priority=priority, options=options)
         try:
             batch.run(paths)
-        except KeyboardInterrupt:
-            batch.cancel()
+        except BaseException:
+            # Whatever ends us: nobody waits for these documents any more.
+            with suppress(PipelineError):
+                batch.cancel()
             raise
     return exit_code(report.states)
 

@@ -158,7 +158,8 @@ class _Watch:
         """Record that the attempt failed, and what follows from it."""
         log.warning("chunk_failed", chunk_id=str(self.claim.chunk_id), code=error.code, detail=error.message)
         try:
-            if self.asked_to_stop is Hold.CANCEL:
+            if self.asked_to_stop is not None:
+                # Killed because it did not stop in time, or just then: that we asked is no fault of the chunk.
                 self._end(stopped=True)
                 return
             decision = self._decide(error)
