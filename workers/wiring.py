@@ -109,7 +109,8 @@ class Wiring:
             jobs=self.jobs,
             objects=self.objects,
             rules=rules,
-            engines=engine_names(),
+            # Only a system that is run for drills lets a document ask for the engine that reads nothing.
+            engines=set(engine_names()) - {"simulated"} | {self.settings.devices.engine},
             media_type_of=media_type_of,
             renew_every=self._renew_every,
         )

@@ -14,13 +14,13 @@ import cv2
 import numpy as np
 
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
-from pipeline.domain.recognition import EngineIdentity, Line
+from pipeline.domain.recognition import EngineIdentity, Flag, Line
 from pipeline.engines.noise import believed
 from pipeline.engines.ppocr import detector, orientation, reader
 from pipeline.engines.ppocr.detector import detect
 from pipeline.engines.ppocr.orientation import quarter_turns, turned
 from pipeline.engines.ppocr.reader import LineReader, Reading
-from pipeline.engines.ppocr.runtime import FloatArray, Net, Runtime, load_net
+from pipeline.engines.ppocr.runtime import FloatArray, Runtime, load_net
 from pipeline.engines.ppocr.weights import Weights, installed_folder, verified_weights
 from pipeline.ports.documents import PageImage, Pixels
 from pipeline.ports.engines import ReadPage, Reads
@@ -28,6 +28,7 @@ from pipeline.ports.engines import ReadPage, Reads
 NAME = "rapidocr"
 MIN_CONFIDENCE = 0.5
 """Lines below are ornaments, stains and parts of pictures; also rapidocr's threshold."""
+MANY_UNREAD = 0.1
 WARM_UP_TEXT = "WARM UP 2468"
 
 
@@ -76,11 +77,14 @@ class _Loaded:
     """Both networks in one runtime."""
 
     def __init__(self, weights: Weights, runtime: Runtime) -> None:
+        self._detector = load_net(weights.detector, runtime)
+        recogniser = load_net(weights.recogniser, runtime)
+        self._reader = LineReader(recogniser)
         self.identity = EngineIdentity(
-            name=NAME, revision=f"{weights.revision}-{runtime.release}", settings_digest=_settings_digest()
+            name=NAME,
+            revision=f"{weights.revision}-{runtime.release}-{recogniser.precision}",
+            settings_digest=_settings_digest(),
         )
-        self._detector: Net = load_net(weights.detector, runtime)
-        self._reader = LineReader(load_net(weights.recogniser, runtime))
 
     def read(self, page: PageImage) -> ReadPage:
         """Return what stands on a page. Raises: RecognitionFailed."""
@@ -109,6 +113,9 @@ class _Loaded:
         found = [(turned(quad, turns), read(turned(quad, turns))) for quad in quads]
         legible = [_line(quad, said) for quad, said in found if said.confidence >= MIN_CONFIDENCE and said.text.strip()]
         lines, flags = believed(sorted(legible, key=lambda line: line.polygon[0][::-1]))
+        unread = 1 - len(legible) / max(1, len(found))
+        if lines and unread >= MANY_UNREAD:
+            flags = (*flags, Flag(name="regions_unread", score=unread))
         return ReadPage(number=page.number, lines=lines, flags=flags, angle_deg=90.0 * turns)
 
 
@@ -153,8 +160,8 @@ def _first_that_works(weights: Weights, runtimes: Sequence[Runtime]) -> _Loaded:
 
 def _warm_up_page() -> PageImage:
     pixels: Pixels = np.full((2339, 1654, 3), 255, np.uint8)
-    for row in range(1, 10):
-        cv2.putText(pixels, WARM_UP_TEXT, (150, 220 * row), cv2.FONT_HERSHEY_SIMPLEX, 1.2, (0, 0, 0), 2, cv2.LINE_AA)
+    for row in range(1, 4):
+        cv2.putText(pixels, WARM_UP_TEXT, (150, 600 * row), cv2.FONT_HERSHEY_SIMPLEX, 1.2, (0, 0, 0), 2, cv2.LINE_AA)
     return PageImage(number=1, pixels=pixels, dpi=200)
 
 

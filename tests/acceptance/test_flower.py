@@ -39,8 +39,11 @@ def flower(system):
     def answers():
         try:
             return ask("/api/tasks")
+        except urllib.error.HTTPError as refusal:
+            refusal.close()
         except (urllib.error.URLError, ConnectionError):
-            return None
+            pass
+        return None
 
     eventually(answers, within=60)
     return ask
@@ -73,6 +76,7 @@ def test_strangers_see_no_tasks(flower):
     with pytest.raises(urllib.error.HTTPError) as refused:
         flower("/api/tasks", user=None)
     assert refused.value.code == 401
+    refused.value.close()
 
 
 def test_nothing_of_a_document_passes_the_broker_or_stands_in_a_log(system, flower, tmp_path):

@@ -65,11 +65,12 @@ class Part:
     stop: int
     first: float
     last: float
+    tolerance: float
 
     def owns(self, places: FloatArray) -> bool:
-        """Whether what lies there belongs to this part and not to a neighbour, which sees it too."""
+        """Whether what lies there is this part's to tell; close to a border both parts tell, as they measure apart."""
         middle = float(places.min() + places.max()) / 2
-        return self.first <= middle < self.last
+        return self.first - self.tolerance <= middle < self.last + self.tolerance
 
     def trimmed(self, quad: FloatArray, along: int) -> FloatArray:
         """Return the quad, cut off in mid-overlap where it ran on into a neighbour, which has the rest of it."""
@@ -88,6 +89,7 @@ def parts_of(length: int, count: int, overlap: float) -> list[Part]:
             stop=min(length, int(last + overlap)),
             first=first if index else -math.inf,
             last=last if index < count - 1 else math.inf,
+            tolerance=overlap / 8,
         )
         for index, (first, last) in enumerate(pairwise(borders))
     ]
@@ -103,7 +105,19 @@ def _in_parts(net: Net, pixels: Pixels, along: int, count: int, scale: float) ->
             quad[:, along] += part.start
             if part.owns(quad[:, along]):
                 found.append(part.trimmed(quad, along))
-    return found
+    return found if count == 1 else _without_doubles(found)
+
+
+def _without_doubles(quads: Sequence[FloatArray]) -> list[FloatArray]:
+    """Return the quads without those that have an earlier one's middle: the same line, seen from two parts."""
+    kept: list[FloatArray] = []
+    middles = np.empty((0, 2), np.float32)
+    for quad in quads:
+        middle = quad.mean(axis=0)
+        if not np.any(np.linalg.norm(middles - middle, axis=1) < _short_side(quad) / 2):
+            kept.append(quad)
+            middles = np.vstack([middles, middle])
+    return kept
 
 
 def _short_side(quad: FloatArray) -> float:
