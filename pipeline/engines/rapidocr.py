@@ -20,7 +20,7 @@ from pipeline.engines.ppocr import detector, orientation, reader
 from pipeline.engines.ppocr.detector import detect
 from pipeline.engines.ppocr.orientation import quarter_turns, turned
 from pipeline.engines.ppocr.reader import LineReader, Reading
-from pipeline.engines.ppocr.runtime import FloatArray, Runtime, load_net
+from pipeline.engines.ppocr.runtime import FloatArray, Runtime, by_preference, load_net, this_cpu
 from pipeline.engines.ppocr.weights import Weights, installed_folder, verified_weights
 from pipeline.ports.documents import PageImage, Pixels
 from pipeline.ports.engines import ReadPage, Reads
@@ -35,10 +35,10 @@ WARM_UP_TEXT = "WARM UP 2468"
 class RapidOcrEngine:
     """Reads Chinese, English and other Latin print. One per process, made after the fork; not safe between threads."""
 
-    def __init__(self, *, folder: Path | None = None, runtimes: Sequence[Runtime] = tuple(Runtime)) -> None:
-        """Args: folder holds the networks, by default the installed wheel's; runtimes are tried in this order."""
+    def __init__(self, *, folder: Path | None = None, runtimes: Sequence[Runtime] | None = None) -> None:
+        """Args: folder holds the networks, by default the installed wheel's; runtimes are tried in the given order."""
         self._folder = folder
-        self._runtimes = tuple(runtimes)
+        self._runtimes = runtimes
         self._loaded: _Loaded | None = None
 
     @property
@@ -69,7 +69,7 @@ class RapidOcrEngine:
         if self._loaded is None:
             cv2.setNumThreads(1)
             weights = verified_weights(self._folder or installed_folder())
-            self._loaded = _first_that_works(weights, self._runtimes)
+            self._loaded = _first_that_works(weights, self._runtimes or by_preference(this_cpu()))
         return self._loaded
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
 from pipeline.domain.reading_order import order
-from pipeline.engines.ppocr.runtime import Runtime
+from pipeline.engines.ppocr.runtime import Runtime, by_preference
 from pipeline.engines.ppocr.weights import DETECTOR, RECOGNISER, installed_folder
 from pipeline.engines.rapidocr import RapidOcrEngine
 from pipeline.ports.documents import PageImage
@@ -134,6 +134,21 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(socket, name, refuse)
 
 
+class TestRuntimes:
+    def test_openvino_is_preferred_where_the_cpu_knows_bfloat16(self) -> None:
+        assert by_preference("flags : fma avx512f avx512_bf16 amx_tile")[0] is Runtime.OPENVINO
+
+    @pytest.mark.parametrize("cpu", ["flags : fma avx2", ""])
+    def test_onnxruntime_is_preferred_elsewhere(self, cpu: str) -> None:
+        assert by_preference(cpu)[0] is Runtime.ONNXRUNTIME
+
+    @pytest.mark.parametrize("runtime", Runtime)
+    def test_both_read_alike(self, runtime: Runtime) -> None:
+        engine = RapidOcrEngine(runtimes=[runtime])
+        [line] = read(engine, image(with_text(paper(400, 900), "Either 4711", 100, 200))).lines
+        assert (line.text, runtime.value in engine.identity.revision) == ("Either 4711", True)
+
+
 class TestLoading:
     def test_the_engine_says_exactly_what_it_is(self, engine: RapidOcrEngine) -> None:
         identity = engine.identity
@@ -141,11 +156,11 @@ class TestLoading:
         assert "det.090f04ab-rec.6f327246" in identity.revision
         assert len(identity.settings_digest) == 16
 
-    def test_without_openvino_it_runs_on_onnxruntime_and_says_so(
+    def test_where_one_runtime_is_not_installed_the_other_serves_without_the_network(
         self, monkeypatch: pytest.MonkeyPatch, no_network: None
     ) -> None:
         monkeypatch.setitem(sys.modules, "openvino", None)
-        engine = RapidOcrEngine()
+        engine = RapidOcrEngine(runtimes=[Runtime.OPENVINO, Runtime.ONNXRUNTIME])
         engine.warm_up()
         assert "onnxruntime" in engine.identity.revision
         [line] = read(engine, image(with_text(paper(400, 900), "OFFLINE", 100, 200))).lines
