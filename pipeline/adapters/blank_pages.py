@@ -8,8 +8,10 @@ import numpy as np
 
 from pipeline.ports.documents import PageImage, Pixels
 
-SIDE_PX = 1200
-"""The page is judged at this size: about four pixels a millimetre on A4, eight for a letter of 10 point print."""
+DPI = 100.0
+SIDE_PX = (1200, 3200)
+"""The page is judged at this resolution, its longer side within these bounds: four pixels a millimetre, eight for a
+small letter of 10 point print. The bounds are for pages that are larger than usual or lie about their size."""
 STROKE_PX = 17
 """Marks are strokes thinner than this, or the parts of broader shapes that such a square does not fit into."""
 MIN_CONTRAST = 36
@@ -39,7 +41,7 @@ HOLE_FILL = 0.8
 
 def is_blank(page: PageImage) -> bool:
     """Whether nothing on the page could be a letter: no dark mark on lighter paper, nor a light one on dark."""
-    grey = _small_grey(page.pixels)
+    grey = _small_grey(page)
     solid = _solid_shapes(grey)
     if not _are_borders_and_holes(solid):
         return False
@@ -51,10 +53,11 @@ def is_blank(page: PageImage) -> bool:
     return not (_has_text(dark_marks) or _has_text(light_marks))
 
 
-def _small_grey(pixels: Pixels) -> Pixels:
-    grey = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.uint8)
+def _small_grey(page: PageImage) -> Pixels:
+    grey = np.asarray(cv2.cvtColor(page.pixels, cv2.COLOR_RGB2GRAY), np.uint8)
     height, width = grey.shape
-    scale = SIDE_PX / max(height, width)
+    least, most = (side / max(height, width) for side in SIDE_PX)
+    scale = max(least, min(most, DPI / page.dpi))
     if scale < 1:
         size = (max(1, round(width * scale)), max(1, round(height * scale)))
         return np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA), np.uint8)

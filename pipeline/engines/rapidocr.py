@@ -18,7 +18,7 @@ from pipeline.domain.recognition import EngineIdentity, Flag, Line
 from pipeline.engines.noise import believed
 from pipeline.engines.ppocr import detector, orientation, reader
 from pipeline.engines.ppocr.detector import detect
-from pipeline.engines.ppocr.orientation import quarter_turns, turned
+from pipeline.engines.ppocr.orientation import quarter_turns, turned_back
 from pipeline.engines.ppocr.reader import LineReader, Reading
 from pipeline.engines.ppocr.runtime import FloatArray, Runtime, by_preference, load_net, this_cpu
 from pipeline.engines.ppocr.weights import Weights, installed_folder, verified_weights
@@ -110,7 +110,11 @@ class _Loaded:
 
         quads = detect(self._detector, page.pixels)
         turns = quarter_turns(quads, read)
-        found = [(turned(quad, turns), read(turned(quad, turns))) for quad in quads]
+        if turns:
+            # Lines are told apart better when they run as most lines do.
+            upright = detect(self._detector, np.ascontiguousarray(np.rot90(page.pixels, -turns)))
+            quads = [turned_back(quad, turns, page.width_px, page.height_px) for quad in upright]
+        found = [(quad, read(quad)) for quad in quads]
         legible = [_line(quad, said) for quad, said in found if said.confidence >= MIN_CONFIDENCE and said.text.strip()]
         lines, flags = believed(sorted(legible, key=lambda line: line.polygon[0][::-1]))
         unread = 1 - len(legible) / max(1, len(found))

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from pipeline.adapters.blank_pages import is_blank
-from pipeline.ports.documents import Pixels
+from pipeline.ports.documents import PageImage, Pixels
 from tests.pages import image, paper, rendered, shared, with_text
 
 
@@ -97,6 +97,10 @@ class TestSomethingToRead:
         pixels = paper()
         pixels[700:1500, 700:850] = pixels[700:820, 500:1050] = 10
         assert not blank(pixels)
+
+    def test_a_line_of_print_on_a_page_as_large_as_a_wall_is_not_blank(self) -> None:
+        wall = PageImage(number=1, pixels=with_text(paper(6000, 6000), "tiny text", 600, 700, scale=0.6), dpi=54)
+        assert not is_blank(wall)
 
     def test_a_stamp_is_not_blank(self) -> None:
         pixels = paper()

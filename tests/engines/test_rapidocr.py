@@ -58,6 +58,15 @@ class TestReading:
         assert found.angle_deg == angle_deg
         assert text_of(found, page).startswith("Docling bundles PDF document conversion to")
 
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [("f_tiff_g4_400dpi_3p.tiff", "Page1"), ("f_png_transparent_black_text.png", "我是中国人")],
+    )
+    def test_neither_a_lone_small_word_nor_giant_letters_are_missed(
+        self, engine: RapidOcrEngine, name: str, text: str
+    ) -> None:
+        assert [line.text for line in read(engine, rendered(shared(f"corpus/{name}"))).lines] == [text]
+
     def test_polygons_lie_on_the_page_as_given_and_begin_at_the_top_of_the_letters(
         self, engine: RapidOcrEngine
     ) -> None:

@@ -30,6 +30,14 @@ def turned(quad: FloatArray, quarters: int) -> FloatArray:
     return np.roll(quad, quarters, axis=0)
 
 
+def turned_back(quad: FloatArray, quarters: int, width: int, height: int) -> FloatArray:
+    """Return a quad of a page that was turned clockwise on the page as it was, of that width and height."""
+    x, y = quad[:, 0], quad[:, 1]
+    right, bottom = width - 1, height - 1
+    places = {0: (x, y), 1: (y, bottom - x), 2: (right - x, bottom - y), 3: (right - y, x)}
+    return np.stack(places[quarters], axis=1)
+
+
 def quarter_turns(quads: Sequence[FloatArray], read: Read) -> int:
     """Return by how many quarters, 0 to 3, the page has to be turned clockwise to stand upright; 0 in doubt.
 
