@@ -228,6 +228,7 @@ class Supervisor:
         self._stop_by = time.monotonic() + self._patience.stop.total_seconds()
         with suppress(RunnerGone):
             self._runner.say("stop")
+        log.info("runner_asked_to_stop", device=self._device_id)
 
     def replace(self) -> None:
         """End the runner, and do not come back before it is gone; the next `make_ready` starts another."""

@@ -1,7 +1,5 @@
 """Faults of the queue, the workers and the engine; each test ends with the same question: is every page there once?"""
 
-import signal
-
 import psycopg
 import pytest
 import redis
@@ -91,14 +89,18 @@ def test_a_runner_that_hangs_is_killed_and_the_page_set_apart(system, tmp_path):
 
 
 def test_a_worker_asked_to_stop_does_so_at_a_page_border_and_nothing_is_counted(system, tmp_path):
-    system.simulate(page_ms=150)
+    gate = tmp_path / "gate"
+    system.simulate(gate=str(gate))
     system.start()
     job_id = system.submit(scan(tmp_path, 20))
-    system.pages_done(job_id, 6)
-    process = system.kill("cpu0", signal.SIGTERM)
-    assert process.returncode == 0
-    drained = system.rows.sql("SELECT pages_done FROM chunk_attempt WHERE outcome = 'drained'")
-    assert len(drained) == 1
+    eventually(lambda: system.rows.sql("SELECT 1 FROM chunk WHERE state = 'running'"))
+    process = system.processes.pop("cpu0")
+    process.terminate()
+    eventually(lambda: "runner_asked_to_stop" in system.log("cpu0"))
+    gate.touch()
+    assert process.wait(60) == 0
+    [drained] = system.rows.sql("SELECT pages_done FROM chunk_attempt WHERE outcome = 'drained'")
+    assert drained.pages_done < 5
     system.spawn_slot(0)
     assert system.finished(job_id).state is JobState.SUCCEEDED
     system.assert_whole(job_id, 20)
