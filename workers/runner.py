@@ -34,7 +34,7 @@ from pipeline.domain.serialisation import encode_segment
 from pipeline.engines.registry import create
 from pipeline.logs import configure_logs
 from pipeline.ports.chunks import PageEntry, PageTask
-from pipeline.ports.documents import OpenDocument
+from pipeline.ports.documents import DocumentOpener, OpenDocument
 from pipeline.ports.engines import Recogniser
 from pipeline.ports.objects import ObjectStore
 from pipeline.settings import Settings, read_settings
@@ -112,7 +112,7 @@ class Runner:
     engine: Recogniser
     objects: ObjectStore
     originals: OriginalCache
-    opener: FileOpener
+    opener: DocumentOpener
     flush_after: timedelta
     say: Callable[..., None]
     stop: threading.Event

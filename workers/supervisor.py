@@ -172,11 +172,6 @@ class Supervisor:
         return self._device_id
 
     @property
-    def runner_pid(self) -> int | None:
-        """Return the runner's process id, if there is one."""
-        return self._runner.pid if self._runner else None
-
-    @property
     def is_reading(self) -> bool:
         """Whether a chunk is in work."""
         return self._is_reading

@@ -59,7 +59,6 @@ class PostgresJobSteps:
             page_count=row.page_count,
             flags=tuple(flag_from_json(flag) for flag in row.flags),
             document_key=row.document_key,
-            result_keys=row.result_keys,
             failures=row.failures,
             lost=row.lost,
             created_at=row.created_at,

@@ -38,10 +38,6 @@ class RenderedPages:
         self._job = job
         self._chunk = chunk
 
-    def put(self, page: PageImage) -> None:
-        """Store a page."""
-        self._objects.put(self._key(page.number), encode_page_image(page), media_type="image/png")
-
     def take(self, number: int) -> PageImage | None:
         """Return a page and remove it from the store; None if it was not rendered ahead, or can't be had."""
         key = self._key(number)

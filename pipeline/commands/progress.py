@@ -17,12 +17,11 @@ _LINE_EVERY_S = 5.0
 class Progress:
     """Counts the pages of documents that are known so far."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self) -> None:
         self._on_terminal = sys.stderr.isatty()
         self._bar: tqdm[NoReturn] = tqdm(
-            total=0, unit="page", file=sys.stderr, disable=quiet or not self._on_terminal, dynamic_ncols=True
+            total=0, unit="page", file=sys.stderr, disable=not self._on_terminal, dynamic_ncols=True
         )
-        self._quiet = quiet
         self._pages_ended = 0
         self._documents_ended = 0
         self._documents = 0
@@ -61,6 +60,6 @@ class Progress:
         self._pages_ended += status.pages_done
 
     def _say(self, line: str) -> None:
-        if line != self._said and not self._quiet:
+        if line != self._said:
             click.echo(line, err=True)
             self._said = line

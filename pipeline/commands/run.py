@@ -55,7 +55,7 @@ def _run(paths: Sequence[Path], out: Path, *, as_json: bool, priority: int, opti
     from pipeline.domain.errors import PipelineError
 
     report = Report(out, as_json=as_json)
-    with _running_stack(), open_access() as access, Progress(quiet=False) as progress:
+    with _running_stack(), open_access() as access, Progress() as progress:
         batch = _Batch(access=access, report=report, progress=progress, priority=priority, options=options)
         try:
             batch.run(paths)

@@ -39,7 +39,6 @@ class ClaimedJob:
     page_count: int | None
     flags: tuple[Flag, ...]
     document_key: str | None
-    result_keys: Mapping[str, str]
     failures: int
     lost: int
     created_at: datetime

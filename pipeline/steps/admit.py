@@ -36,30 +36,24 @@ class Admit:
 
         Raises: Transient, when the broker or the database is away; whatever was marked and not sent is due again.
         """
-        sent = self._send_jobs(self.rows.take_jobs(max(0, self.windows.io - self.rows.in_flight_jobs())))
+        sent = self.send_jobs(self.rows.take_jobs(max(0, self.windows.io - self.rows.in_flight_jobs())))
         devices = self.rows.live_devices()
         for lane in Lane:
             room = self._window(devices, lane) - self.rows.in_flight_chunks(lane)
             if room > 0:
-                sent += self._send_chunks(self.rows.take_chunks(lane, room))
+                sent += self.send_chunks(self.rows.take_chunks(lane, room))
         return sent
-
-    def resend_jobs(self, due: Sequence[DueJob]) -> int:
-        """Send jobs that were marked again."""
-        return self._send_jobs(due)
-
-    def resend_chunks(self, due: Sequence[DueChunk]) -> int:
-        """Send chunks that were marked again."""
-        return self._send_chunks(due)
 
     def _window(self, devices: Sequence[DeviceInfo], lane: Lane) -> int:
         # Without any device one message still goes out, so that a worker that comes up finds work at once.
         return self.windows.per_slot * max(1, sum(lane in device.lanes for device in devices))
 
-    def _send_jobs(self, due: Sequence[DueJob]) -> int:
+    def send_jobs(self, due: Sequence[DueJob]) -> int:
+        """Send jobs that were marked as sent; return how many. Raises: Transient, as above."""
         return self._send(due, self.queue.send_job, lambda rest: self.rows.unsent(rest, []))
 
-    def _send_chunks(self, due: Sequence[DueChunk]) -> int:
+    def send_chunks(self, due: Sequence[DueChunk]) -> int:
+        """Send chunks that were marked as admitted; return how many. Raises: Transient, as above."""
         return self._send(due, self.queue.send_chunk, lambda rest: self.rows.unsent([], rest))
 
     def _send(self, due: Sequence[Due], send: Callable[[Due], None], unsent: Callable[[Sequence[Due]], None]) -> int:

@@ -66,13 +66,13 @@ class Sweep:
     def _resend(self) -> None:
         """Send again what was sent and not taken; harmless where the first message still comes: claims are fenced."""
         jobs = self.rows.unstarted_jobs(self._patience(IO_QUEUE))
-        if self.admit.resend_jobs(jobs):
+        if self.admit.send_jobs(jobs):
             log.warning("steps_sent_again", count=len(jobs))
         for lane in Lane:
             # Pages that are being rendered wait in no queue, and are not to be rendered twice.
             patience = self.resend_after if lane.renders_ahead else self._patience(lane)
             chunks = self.rows.unstarted_chunks(lane, patience)
-            if self.admit.resend_chunks(chunks):
+            if self.admit.send_chunks(chunks):
                 log.warning("chunks_sent_again", lane=lane, count=len(chunks))
 
     def _patience(self, queue: str) -> timedelta:
