@@ -91,6 +91,14 @@ class LimitSettings(_Section):
     max_image_pixels: int = Field(default=1_500_000_000, ge=1)
     max_render_pixels: int = Field(default=40_000_000, ge=1)
     dpi: float = Field(default=200, ge=36, le=1200)
+    max_queued_pages_per_tenant: int = Field(default=10_000_000, ge=1)
+    """Planned pages of a tenant's open jobs; a job that would go over it is rejected. Its row may say otherwise."""
+    max_queued_pages: int = Field(default=50_000_000, ge=1)
+    """The same, of all tenants together."""
+    longest_job: Duration = timedelta(days=365)
+    """A job that is not done this long after it was submitted, or begun again, ends as if it had had that deadline."""
+    longest_wait: Duration = timedelta(days=30)
+    """What nobody took for this long, though neither people nor hours hold it, is given up with that cause."""
 
     def for_documents(self) -> DocumentLimits:
         """Return the bounds that matter for opening and rendering."""
@@ -108,6 +116,8 @@ class ChunkSettings(_Section):
 
     target: Duration = timedelta(seconds=40)
     """How long one chunk should keep its device."""
+    short_job: Duration = timedelta(seconds=60)
+    """A job of no more work than this may overtake longer ones, within the room that is kept for such."""
     max_pages: int = Field(default=50, ge=1)
     page_ms: int = Field(default=4_000, ge=1)
     """Estimated time to recognise an A4 page at 200 dpi on one CPU slot."""
@@ -130,6 +140,8 @@ class LeaseSettings(_Section):
     """Claims of a chunk or step that failed for a reason of its own."""
     max_lost: int = Field(default=10, ge=1)
     """Claims lost with their worker."""
+    max_waits: int = Field(default=1500, ge=1)
+    """Claims put off because a service was away, at most a minute apart: about a day."""
 
 
 class DispatcherSettings(_Section):
@@ -138,6 +150,12 @@ class DispatcherSettings(_Section):
     poll: Duration = timedelta(seconds=1)
     sweep: Duration = timedelta(seconds=5)
     window_per_slot: int = Field(default=2, ge=1)
+    """Chunks on their way for each device of a lane."""
+    most_per_slot: int = Field(default=16, ge=1)
+    """The same for very short chunks, as far as they are less than `ahead` of work."""
+    ahead: Duration = timedelta(seconds=1)
+    short_share: float = Field(default=0.25, gt=0, le=1)
+    """Room beside the window for short jobs, as a share of the devices, at least one chunk; these go first."""
     io_window: int = Field(default=8, ge=1)
 
 

@@ -7,21 +7,26 @@ from sqlalchemy import text
 
 from pipeline.adapters.admissions import PostgresAdmissions
 from pipeline.adapters.chunks import PostgresChunkMoves
+from pipeline.adapters.control import PostgresControl
 from pipeline.adapters.database import connect, transaction
 from pipeline.adapters.jobs import PostgresJobSteps
 from pipeline.adapters.ledger import PostgresLedger
 from pipeline.adapters.submissions import PostgresSubmissions
+from pipeline.adapters.sweeps import PostgresSweeps
 from pipeline.domain.document import Lane, PageClass, PageRange, PlannedChunk
+from pipeline.domain.fairness import Window
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.states import Step
 from pipeline.ports.chunks import PageEntry
+from pipeline.ports.control import Again, Target
 from pipeline.ports.documents import Inspection
-from pipeline.ports.jobs import StoredOriginal
+from pipeline.ports.jobs import QueueBounds, StoredOriginal
 from pipeline.ports.submissions import Submission
 from tests.builders import facts
 
 LEASE = timedelta(minutes=1)
 DEVICE = "here/cpu:0"
+BOUNDS = QueueBounds(per_tenant=10_000, in_all=100_000)
 
 
 class Rows:
@@ -32,6 +37,8 @@ class Rows:
         self.jobs = PostgresJobSteps(self.engine, owner=owner, lease=LEASE)
         self.chunks = PostgresChunkMoves(self.engine, owner=owner, lease=LEASE)
         self.admissions = PostgresAdmissions(self.engine)
+        self.sweeps = PostgresSweeps(self.engine)
+        self.control = PostgresControl(self.engine)
         self.ledger = PostgresLedger(self.engine)
         self.submissions = PostgresSubmissions(self.engine)
 
@@ -53,6 +60,28 @@ class Rows:
     def expire(self, chunk_id):
         self.sql("UPDATE chunk SET lease_until = clock_timestamp() - interval '1 s' WHERE id = :id", id=chunk_id)
 
+    def take_jobs(self, room):
+        """Admit at most this many more, whatever is in flight."""
+        [(in_flight,)] = self.sql(
+            "SELECT count(*) FROM job WHERE dispatched_at IS NOT NULL"
+            " AND state IN ('submitted', 'planning', 'merging', 'exporting', 'delivering')"
+        )
+        return self.admissions.take_jobs(window(room + in_flight))
+
+    def take_chunks(self, room, lane=Lane.CPU):
+        """Admit at most this many more, whatever is in flight."""
+        [(in_flight,)] = self.sql(
+            "SELECT count(*) FROM chunk WHERE lane = :lane AND state IN ('admitted', 'running') AND NOT is_express",
+            lane=lane,
+        )
+        return self.admissions.take_chunks(lane, window(room + in_flight))
+
+    def cancel(self, job_ids):
+        return self.control.cancel(Target(job_ids=tuple(job_ids)))
+
+    def retry(self, job_ids, **again):
+        return self.control.retry(job_ids, Again(**again))
+
     # --- drives
 
     def submitted(self, **more):
@@ -64,16 +93,18 @@ class Rows:
         self.jobs.ingested(job.claim, StoredOriginal(sha256="a" * 64, size_bytes=1000, media_type="application/pdf"))
         return job_id
 
-    def running(self, *sizes, lane=Lane.CPU, **more):
+    def running(self, *sizes, lane=Lane.CPU, is_short=False, **more):
         """Insert a job with chunks of so many pages, and admit none."""
         job_id = self.ingested(**more)
         job = self.jobs.claim(job_id, Step.SPLIT, 2)
-        self.jobs.planned(job.claim, inspection(sum(sizes)), planned(*sizes, lane=lane))
+        self.jobs.planned(
+            job.claim, inspection(sum(sizes)), planned(*sizes, lane=lane), is_short=is_short, bounds=BOUNDS
+        )
         return job_id
 
     def admitted(self, *sizes, lane=Lane.CPU, **more):
         job_id = self.running(*sizes, lane=lane, **more)
-        return job_id, self.admissions.take_chunks(lane, 100)
+        return job_id, self.take_chunks(100, lane)
 
     def claimed(self, *sizes, **more):
         """Return a job and its chunks, all claimed at attempt 1."""
@@ -86,6 +117,10 @@ class Rows:
 
         self.chunks.record(chunk.claim, [entry(page.number, outcome=outcome) for page in chunk.pages])
         self.chunks.finish(chunk.claim, Measured())
+
+
+def window(size):
+    return Window(least=size, most=size, ahead_ms=0)
 
 
 def inspection(pages, page_class=PageClass.SCAN):

@@ -61,7 +61,7 @@ SETTING_ROWS = [row for row in table_rows(page("docs/settings.md")) if re.fullma
 def shown(default: object) -> str:
     match default:
         case timedelta():
-            return f"`{default.total_seconds():g}`"
+            return f"`{default.total_seconds():.10g}`"
         case bool():
             return f"`{str(default).lower()}`"
         case SecretStr() | "":
@@ -201,7 +201,9 @@ def known_options(name: str) -> set[str]:
     command = cli.get_command(click.Context(cli), name)
     if command is None:
         raise KeyError(name)
-    return {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    inner = command.commands.values() if isinstance(command, click.Group) else ()
+    parameters = [parameter for each in (command, *inner) for parameter in each.params]
+    return {option for parameter in parameters for option in parameter.opts} | {"--help"}
 
 
 def test_the_commands_that_are_shown_exist() -> None:

@@ -12,6 +12,9 @@ from pipeline.domain.errors import ErrorCode, Transient
 from pipeline.domain.states import Step, chain_from
 from pipeline.ports.dispatch import DueChunk, DueJob
 
+# Redis's transport keeps one list for each of its steps 0, 3, 6 and 9, and takes 0 first.
+_FIRST = 0
+_IN_TURN = 6
 _UNREACHABLE = (kombu.exceptions.OperationalError, redis.exceptions.RedisError, OSError)
 
 
@@ -42,7 +45,10 @@ class CeleryChains:
         steps = (Step.RENDER, Step.RECOGNISE) if due.lane.renders_ahead else (Step.RECOGNISE,)
         queue_of = {Step.RENDER: "render", Step.RECOGNISE: str(due.lane)}
         signatures = [
-            self._signature(step, due.job_id, due.attempt, queue_of[step], chunk_id=due.chunk_id) for step in steps
+            self._signature(step, due.job_id, due.attempt, queue_of[step], chunk_id=due.chunk_id).set(
+                priority=_FIRST if due.is_express else _IN_TURN
+            )
+            for step in steps
         ]
         self._send(signatures, root=due.job_id, parent=due.job_id)
 

@@ -3,6 +3,7 @@
 It wakes by NOTIFY and by a poll, because a notification is a hint like any other message.
 """
 
+import math
 import random
 import signal
 import sys
@@ -16,6 +17,7 @@ import structlog
 
 from pipeline.domain.errors import Transient
 from pipeline.logs import configure_logs
+from pipeline.ports.dispatch import Patience
 from pipeline.settings import DispatcherSettings, Settings, SettingsError, read_settings
 from pipeline.steps.admit import Admit, Windows
 from pipeline.steps.sweep import Sweep
@@ -25,6 +27,8 @@ from workers.wiring import Wiring
 
 log = structlog.get_logger()
 CHANNEL = "muniment"
+_GATE = timedelta(seconds=2)
+"""How often the store is asked whether it is there, while there is work to send or not."""
 _BUSY_POLL = timedelta(milliseconds=100)
 """While messages go out there is a backlog, and each chunk that ends makes room for the next."""
 
@@ -55,6 +59,21 @@ class Doorbell:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+class Gate:
+    """Lets admission pass while a check does; what passed lately is not checked again."""
+
+    def __init__(self, check: Callable[[], None], *, every: timedelta) -> None:
+        self._check = check
+        self._every = every
+        self._passed = -math.inf
+
+    def __call__(self) -> None:
+        """Raises: Transient, as the check does."""
+        if time.monotonic() - self._passed > self._every.total_seconds():
+            self._check()
+            self._passed = time.monotonic()
 
 
 class Dispatcher:
@@ -96,17 +115,25 @@ def build(settings: Settings) -> Dispatcher:
     """Return a dispatcher over the real services."""
     wiring = Wiring(settings, actor="dispatcher")
     queue = CeleryChains(create_app(settings))
-    rows = wiring.admissions
+    dispatch, limits = settings.dispatcher, settings.limits
     admit = Admit(
-        rows=rows,
+        rows=wiring.admissions,
         queue=queue,
-        windows=Windows(io=settings.dispatcher.io_window, per_slot=settings.dispatcher.window_per_slot),
+        windows=Windows(
+            io=dispatch.io_window,
+            per_slot=dispatch.window_per_slot,
+            most_per_slot=dispatch.most_per_slot,
+            ahead=dispatch.ahead,
+            short_share=dispatch.short_share,
+        ),
+        check_services=Gate(wiring.objects.check, every=_GATE),
     )
     sweep = Sweep(
-        rows=rows,
+        rows=wiring.sweeps,
         queue=queue,
         admit=admit,
         limits=wiring.limits,
+        patience=Patience(longest_job=limits.longest_job, longest_wait=limits.longest_wait),
         resend_after=settings.leases.resend,
         jitter=random.random,
     )

@@ -20,6 +20,7 @@ import structlog
 
 from pipeline.domain.errors import ErrorCode, PipelineError, Transient
 from pipeline.domain.recognition import EngineIdentity
+from pipeline.domain.retry import Attempts
 from pipeline.ports.chunks import ClaimedChunk, Measured
 from pipeline.ports.devices import ChunkEnded, PagesFinished, PageStarted, ReadingEvent, Tick
 from workers.protocol import MAX_LINE_BYTES, Message, ProtocolError, decode, encode, entry_from_json
@@ -245,7 +246,7 @@ class Supervisor:
 
     def _send(self, chunk: ClaimedChunk) -> None:
         # After a failure each page is put away by itself, so that the one at fault stands alone at once.
-        flush_pages = self._flush_pages if chunk.failures + chunk.lost == 0 else 1
+        flush_pages = self._flush_pages if chunk.attempts == Attempts() else 1
         dpi = chunk.options.get("dpi")
         self._warm_runner().say(
             "chunk",

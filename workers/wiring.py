@@ -19,9 +19,11 @@ from pipeline.adapters.documents.sniff import media_type_of
 from pipeline.adapters.jobs import PostgresJobSteps
 from pipeline.adapters.ledger import PostgresLedger
 from pipeline.adapters.objects import S3Objects
+from pipeline.adapters.sweeps import PostgresSweeps
 from pipeline.adapters.writers import OUTPUTS
 from pipeline.domain.retry import AttemptLimits
 from pipeline.engines.registry import names as engine_names
+from pipeline.ports.jobs import QueueBounds
 from pipeline.settings import Settings, SettingsError
 from pipeline.steps.deliver import Deliver
 from pipeline.steps.export import Export
@@ -71,8 +73,13 @@ class Wiring:
 
     @cached_property
     def admissions(self) -> PostgresAdmissions:
-        """Return what dispatchers do with rows."""
+        """Return which rows go onto the broker next."""
         return PostgresAdmissions(self.engine)
+
+    @cached_property
+    def sweeps(self) -> PostgresSweeps:
+        """Return what dispatchers find in the rows."""
+        return PostgresSweeps(self.engine)
 
     @cached_property
     def ledger(self) -> PostgresLedger:
@@ -88,7 +95,13 @@ class Wiring:
     def limits(self) -> AttemptLimits:
         """Return how often something is tried."""
         leases = self.settings.leases
-        return AttemptLimits(max_attempts=leases.max_attempts, max_lost=leases.max_lost)
+        return AttemptLimits(max_attempts=leases.max_attempts, max_lost=leases.max_lost, max_waits=leases.max_waits)
+
+    @property
+    def queue_bounds(self) -> QueueBounds:
+        """Return how much may be queued."""
+        limits = self.settings.limits
+        return QueueBounds(per_tenant=limits.max_queued_pages_per_tenant, in_all=limits.max_queued_pages)
 
     @property
     def steps(self) -> StepRunner:
@@ -112,6 +125,7 @@ class Wiring:
             # Only a system that is run for drills lets a document ask for the engine that reads nothing.
             engines=set(engine_names()) - {"simulated"} | {self.settings.devices.engine},
             media_type_of=media_type_of,
+            queue=self.queue_bounds,
             renew_every=self._renew_every,
         )
 
@@ -128,7 +142,10 @@ class Wiring:
                 max_memory_bytes=_INSPECTION_MEMORY_BYTES,
             ),
             live_devices=self.admissions.live_devices,
-            bounds=ChunkBounds(target=chunks.target, max_pages=chunks.max_pages, page_ms=chunks.page_ms),
+            bounds=ChunkBounds(
+                target=chunks.target, max_pages=chunks.max_pages, page_ms=chunks.page_ms, short_job=chunks.short_job
+            ),
+            queue=self.queue_bounds,
             renew_every=self._renew_every,
         )
 

@@ -1,139 +1,128 @@
-"""What dispatchers do with rows; any number of them may run, SKIP LOCKED keeps them out of each other's way."""
+"""Which rows go onto the broker next: each tenant's best by index, then turns between tenants by `domain/fairness.py`.
 
-from collections.abc import Sequence
-from datetime import timedelta
+However long the backlog is, one admission reads about as many rows as the window has room for, from every tenant.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, and_, case, func, or_, select, update
+from sqlalchemy import Connection, Engine, Row, TextClause, select, text, update
 
-from pipeline.adapters.chunks import lost_claim, obey
 from pipeline.adapters.database import transaction
 from pipeline.adapters.jobs import NOW
-from pipeline.adapters.tables import Chunk, ChunkAttempt, Device, Job, Page
-from pipeline.domain.document import JobId, Lane
-from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
-from pipeline.domain.retry import ChunkDecision
-from pipeline.domain.states import STEP_OF, AttemptOutcome, ChunkState, JobState
+from pipeline.adapters.tables import Chunk, Device, Job
+from pipeline.domain.document import ChunkId, JobId, Lane
+from pipeline.domain.fairness import Share, Waiting, Window, next_in_turn
+from pipeline.domain.states import STEP_OF, ChunkState, JobState
 from pipeline.ports.devices import DeviceInfo
-from pipeline.ports.dispatch import DueChunk, DueJob, ExpiredChunk
+from pipeline.ports.dispatch import DueChunk, DueJob
 
-_STEPPING = Job.state.in_([str(state) for state in STEP_OF])
-_OPEN_CHUNK = Chunk.state.in_([str(state) for state in ChunkState if not state.is_terminal])
-_BATCH = 200
-"""Rows that one sweep of one kind touches at most; the next sweep takes the rest."""
+_IO = "io"
+# Held until the transaction ends, by one dispatcher for each queue.
+_ALONE = text("SELECT pg_try_advisory_xact_lock(hashtext('muniment admission ' || :queue))")
+
+_JOBS_IN_FLIGHT = text("""
+    SELECT count(*), 0 FROM job WHERE dispatched_at IS NOT NULL
+        AND state IN ('submitted', 'planning', 'merging', 'exporting', 'delivering')
+""")
+_DUE_JOBS = text("""
+    SELECT tenant.name AS tenant, due.* FROM tenant CROSS JOIN LATERAL (
+        SELECT job.id, job.state, job.attempt, job.priority, job.created_at AS since, 1 AS cost_ms FROM job
+        WHERE job.tenant = tenant.name AND job.dispatched_at IS NULL
+            AND job.state IN ('submitted', 'planning', 'merging', 'exporting', 'delivering')
+            AND NOT (job.paused OR job.cancel_requested OR job.off_hours)
+            AND (job.not_before IS NULL OR job.not_before <= clock_timestamp())
+        ORDER BY job.priority DESC, job.state = 'submitted', job.created_at LIMIT :most
+        FOR UPDATE SKIP LOCKED
+    ) AS due WHERE NOT tenant.paused
+""")
+
+_CHUNKS_IN_FLIGHT = text("""
+    SELECT count(*), coalesce(sum(cost_ms), 0) FROM chunk
+    WHERE lane = :lane AND state IN ('admitted', 'running') AND is_express = :express
+""")
+# Of a job that runs and has nothing ready all chunks are in flight, so the window bounds how many such are passed over.
+_DUE_CHUNKS = """
+    SELECT tenant.name AS tenant, due.* FROM tenant CROSS JOIN LATERAL (
+        SELECT ready.*, job.priority, job.created_at AS since FROM job CROSS JOIN LATERAL (
+            SELECT chunk.id, chunk.job_id, chunk.attempt, chunk.ordinal, chunk.cost_ms FROM chunk
+            WHERE chunk.job_id = job.id AND chunk.state = 'ready' AND chunk.lane = :lane
+                AND (chunk.not_before IS NULL OR chunk.not_before <= clock_timestamp())
+            ORDER BY chunk.ordinal LIMIT :most
+            FOR UPDATE SKIP LOCKED
+        ) AS ready
+        WHERE job.lane = :lane AND job.tenant = tenant.name AND job.state = 'running'
+            AND NOT (job.paused OR job.cancel_requested OR job.off_hours)
+        ORDER BY job.priority DESC, job.created_at, ready.ordinal LIMIT :most
+    ) AS due WHERE NOT tenant.paused
+"""
+_DUE_SHORT = _DUE_CHUNKS.replace("job.state = 'running'", "job.state = 'running' AND job.is_short")
+
+_SHARES = text("""
+    SELECT name, weight, started, finished FROM tenant LEFT JOIN turn ON turn.tenant = name AND queue = :queue
+""")
+_TURN = text("""
+    INSERT INTO turn (tenant, queue, started, finished) VALUES (:tenant, :queue, :started, :finished)
+    ON CONFLICT (tenant, queue) DO UPDATE SET started = excluded.started, finished = excluded.finished
+""")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """What is asked of the rows of one queue."""
+
+    queue: str
+    in_flight: TextClause
+    due: TextClause
+    values: Mapping[str, Any]
 
 
 class PostgresAdmissions:
-    """Admissions and Sweeps over Postgres."""
+    """Admissions over Postgres."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    # --- admission
-
-    def in_flight_jobs(self) -> int:
-        """Count the jobs with a step that was sent or is running."""
-        return self._count(Job.id, _STEPPING, Job.dispatched_at.is_not(None))
-
-    def in_flight_chunks(self, lane: Lane) -> int:
-        """Count the lane's chunks that were sent or are running."""
-        return self._count(Chunk.id, Chunk.lane == lane, Chunk.state.in_([ChunkState.ADMITTED, ChunkState.RUNNING]))
-
-    def take_jobs(self, limit: int) -> list[DueJob]:
-        """Mark at most this many due jobs as sent, best first, and return them."""
-        due = (
-            select(Job.id)
-            .where(
-                _STEPPING,
-                Job.dispatched_at.is_(None),
-                Job.lease_owner.is_(None),
-                _is_due(Job.not_before),
-                Job.paused.is_(False),
-                Job.cancel_requested.is_(False),
-            )
-            .order_by(Job.priority.desc(), Job.created_at)
-            .limit(limit)
-            .with_for_update(skip_locked=True)
-        )
+    def take_jobs(self, window: Window) -> list[DueJob]:
+        """Mark due jobs as sent, as many as the window has room for, and return them, best first."""
         with transaction(self._engine) as connection:
-            best_first = list(connection.execute(due).scalars())
-            rows = connection.execute(
-                update(Job)
-                .where(Job.id.in_(best_first))
-                .values(dispatched_at=NOW)
-                .returning(Job.id, Job.state, Job.attempt)
-            ).all()
-        return [_due_job(row) for row in sorted(rows, key=lambda row: best_first.index(row.id))]
-
-    def take_chunks(self, lane: Lane, limit: int) -> list[DueChunk]:
-        """Mark at most this many ready chunks of the lane as admitted, best first, and return them.
-
-        Of jobs with the same priority each gets its first chunks on the way before any gets its later ones, so that
-        a short job waits for one chunk of a long one, not for all.
-        """
-        due = (
-            select(Chunk.id)
-            .join(Job, Job.id == Chunk.job_id)
-            .where(
-                Chunk.lane == lane,
-                Chunk.state == ChunkState.READY,
-                _is_due(Chunk.not_before),
-                Job.state == JobState.RUNNING,
-                Job.paused.is_(False),
-                Job.cancel_requested.is_(False),
+            question = _Question(queue=_IO, in_flight=_JOBS_IN_FLIGHT, due=_DUE_JOBS, values={})
+            chosen = _chosen(connection, question, window)
+            connection.execute(
+                update(Job).where(Job.id.in_([row.id for row in chosen])).values(dispatched_at=NOW, not_before=None)
             )
-            .order_by(Job.priority.desc(), Chunk.ordinal, Job.created_at)
-            .limit(limit)
-            .with_for_update(of=Chunk, skip_locked=True)
-        )
+        return [due_job(row) for row in chosen]
+
+    def take_chunks(self, lane: Lane, window: Window) -> list[DueChunk]:
+        """Mark ready chunks of the lane as admitted, as many as its window has room for; return them, best first."""
+        return self._take_chunks(lane, window, text(_DUE_CHUNKS), express=False)
+
+    def take_express(self, lane: Lane, window: Window) -> list[DueChunk]:
+        """Do the same for chunks of short jobs, within the room that is kept for them."""
+        return self._take_chunks(lane, window, text(_DUE_SHORT), express=True)
+
+    def _take_chunks(self, lane: Lane, window: Window, due: TextClause, *, express: bool) -> list[DueChunk]:
+        values = {"lane": str(lane), "express": express}
+        question = _Question(queue=str(lane), in_flight=_CHUNKS_IN_FLIGHT, due=due, values=values)
         with transaction(self._engine) as connection:
-            best_first = list(connection.execute(due).scalars())
-            rows = connection.execute(
+            chosen = _chosen(connection, question, window)
+            connection.execute(
                 update(Chunk)
-                .where(Chunk.id.in_(best_first))
-                .values(state=ChunkState.ADMITTED, dispatched_at=NOW)
-                .returning(Chunk.id, Chunk.job_id, Chunk.lane, Chunk.attempt)
-            ).all()
-        return [_due_chunk(row) for row in sorted(rows, key=lambda row: best_first.index(row.id))]
-
-    def live_devices(self) -> Sequence[DeviceInfo]:
-        """Return the devices whose lease holds."""
-        with transaction(self._engine) as connection:
-            rows = connection.execute(select(Device).where(Device.lease_until > NOW)).all()
+                .where(Chunk.id.in_([row.id for row in chosen]))
+                .values(state=ChunkState.ADMITTED, dispatched_at=NOW, is_express=express)
+            )
         return [
-            DeviceInfo(
-                host=row.host,
-                name=row.name,
-                kind=row.kind,
-                lanes=tuple(Lane(lane) for lane in row.lanes),
-                total_bytes=row.total_bytes,
+            DueChunk(
+                chunk_id=ChunkId(row.id),
+                job_id=JobId(row.job_id),
+                lane=lane,
+                attempt=row.attempt + 1,
+                is_express=express,
             )
-            for row in rows
+            for row in chosen
         ]
-
-    # --- sweep
-
-    def unstarted_jobs(self, older_than: timedelta) -> list[DueJob]:
-        """Mark again, and return, jobs whose message was sent that long ago and whose step nobody took."""
-        with transaction(self._engine) as connection:
-            rows = connection.execute(
-                update(Job)
-                .where(_STEPPING, Job.lease_owner.is_(None), Job.dispatched_at < NOW - older_than)
-                .values(dispatched_at=NOW)
-                .returning(Job.id, Job.state, Job.attempt)
-            ).all()
-        return [_due_job(row) for row in rows]
-
-    def unstarted_chunks(self, lane: Lane, older_than: timedelta) -> list[DueChunk]:
-        """Mark again, and return, chunks that were admitted that long ago and that nobody took."""
-        with transaction(self._engine) as connection:
-            rows = connection.execute(
-                update(Chunk)
-                .where(Chunk.lane == lane, Chunk.state == ChunkState.ADMITTED, Chunk.dispatched_at < NOW - older_than)
-                .values(dispatched_at=NOW)
-                .returning(Chunk.id, Chunk.job_id, Chunk.lane, Chunk.attempt)
-            ).all()
-        return [_due_chunk(row) for row in rows]
 
     def unsent(self, jobs: Sequence[DueJob], chunks: Sequence[DueChunk]) -> None:
         """Take marks back, because the broker did not take the messages."""
@@ -155,130 +144,53 @@ class PostgresAdmissions:
                     .values(state=ChunkState.READY, dispatched_at=None)
                 )
 
-    def expired_chunks(self) -> list[ExpiredChunk]:
-        """Return running chunks whose lease has run out."""
-        left = (
-            select(func.count())
-            .select_from(Page)
-            .where(
-                Page.job_id == Chunk.job_id,
-                Page.number.between(Chunk.first_page, Chunk.last_page),
-                Page.outcome.is_(None),
-            )
-            .scalar_subquery()
-        )
-        statement = (
-            select(Chunk, left.label("pages_left"))
-            .where(Chunk.state == ChunkState.RUNNING, Chunk.lease_until < NOW)
-            .limit(_BATCH)
-        )
+    def live_devices(self) -> Sequence[DeviceInfo]:
+        """Return the devices whose lease holds."""
         with transaction(self._engine) as connection:
-            rows = connection.execute(statement).all()
+            rows = connection.execute(select(Device).where(Device.lease_until > NOW)).all()
         return [
-            ExpiredChunk(claim=lost_claim(row), failures=row.failures, lost=row.lost, pages_left=row.pages_left)
+            DeviceInfo(
+                host=row.host,
+                name=row.name,
+                kind=row.kind,
+                lanes=tuple(Lane(lane) for lane in row.lanes),
+                total_bytes=row.total_bytes,
+            )
             for row in rows
         ]
 
-    def reclaim(self, expired: ExpiredChunk, error: PipelineError, decision: ChunkDecision) -> None:
-        """Take an expired chunk from whoever held it. Raises: StaleMove, if its holder has come back in time."""
-        claim = expired.claim
-        with transaction(self._engine) as connection:
-            still = connection.execute(
-                select(Chunk.id)
-                .where(
-                    Chunk.id == claim.chunk_id,
-                    Chunk.state == ChunkState.RUNNING,
-                    Chunk.attempt == claim.attempt,
-                    Chunk.lease_until < NOW,
-                )
-                .with_for_update()
-            ).one_or_none()
-            if still is None:
-                raise StaleMove(f"chunk {claim.chunk_id} is no longer expired at attempt {claim.attempt}")
-            connection.execute(
-                update(ChunkAttempt)
-                .where(ChunkAttempt.chunk_id == claim.chunk_id, ChunkAttempt.attempt == claim.attempt)
-                .values(ended_at=NOW, outcome=AttemptOutcome.LOST, error_code=error.code, error_detail=error.message)
-            )
-            obey(connection, claim, error, decision)
 
-    def reclaim_steps(self, max_lost: int) -> int:
-        """Make steps whose lease has run out due again, or fail their job after too many; return how many."""
-        expired = and_(_STEPPING, Job.lease_until < NOW)
-        freed = {"lease_owner": None, "lease_until": None, "dispatched_at": None}
-        with transaction(self._engine) as connection:
-            failed = connection.execute(
-                update(Job)
-                .where(expired, Job.lost >= max_lost)
-                .values(
-                    **freed,
-                    state=JobState.FAILED,
-                    finished_at=NOW,
-                    error_code=ErrorCode.TOO_MANY_ATTEMPTS,
-                    error_detail=f"its {max_lost + 1} last workers were lost during the same step",
-                )
-            ).rowcount
-            again = connection.execute(
-                update(Job).where(expired).values(**freed, lost=Job.lost + 1, not_before=NOW + timedelta(seconds=1))
-            ).rowcount
-        return failed + again
-
-    def end_unwanted(self) -> list[JobId]:
-        """Cancel what waits of jobs that are to be cancelled or whose deadline has passed; end those that run nowhere.
-
-        Chunks in work stop at their next page and are counted then; the job ends in a later sweep.
-        """
-        too_late = and_(Job.deadline < NOW, Job.state.not_in(_terminal()))
-        unwanted = and_(Job.state.not_in(_terminal()), or_(Job.cancel_requested.is_(True), too_late))
-        with transaction(self._engine) as connection:
-            jobs = connection.execute(select(Job.id).where(unwanted).limit(_BATCH)).scalars().all()
-            if not jobs:
-                return []
-            connection.execute(
-                update(Chunk)
-                .where(Chunk.job_id.in_(jobs), Chunk.state.in_([ChunkState.READY, ChunkState.ADMITTED]))
-                .values(state=ChunkState.CANCELLED, dispatched_at=None)
-            )
-            # A deadline stops chunks in work the way a cancel does.
-            connection.execute(update(Job).where(Job.id.in_(jobs), too_late).values(cancel_requested=True))
-            in_work = select(Chunk.id).where(Chunk.job_id == Job.id, _OPEN_CHUNK).exists()
-            passed = Job.deadline < NOW
-            ended = connection.execute(
-                update(Job)
-                .where(Job.id.in_(jobs), unwanted, Job.lease_owner.is_(None), ~in_work)
-                .values(
-                    state=_either(passed, JobState.FAILED, JobState.CANCELLED),
-                    error_code=_either(passed, ErrorCode.DEADLINE_PASSED, ErrorCode.CANCELLED),
-                    error_detail=_either(passed, "its deadline passed before it was done", "it was cancelled"),
-                    dispatched_at=None,
-                    finished_at=NOW,
-                )
-                .returning(Job.id)
-            ).scalars()
-            return [JobId(job_id) for job_id in ended]
-
-    def _count(self, column: Any, *conditions: ColumnElement[bool]) -> int:
-        with transaction(self._engine) as connection:
-            counted: int = connection.execute(select(func.count(column)).where(*conditions)).scalar_one()
-        return counted
+def _chosen(connection: Connection, question: _Question, window: Window) -> list[Row[Any]]:
+    """Return the locked rows that go next on a queue, and write down whose turn that was."""
+    queue = {"queue": question.queue}
+    if not connection.execute(_ALONE, queue).scalar_one():
+        return []
+    count, cost_ms = connection.execute(question.in_flight, question.values).one()
+    if not window.has_room(count, cost_ms):
+        return []
+    due = connection.execute(question.due, {**question.values, "most": window.most - count}).all()
+    if not due:
+        return []
+    shares = {
+        row.name: Share(weight=row.weight, started=row.started or 0.0, finished=row.finished or 0.0)
+        for row in connection.execute(_SHARES, queue)
+    }
+    chosen, changed = next_in_turn(shares, _by_tenant(due), window, count, cost_ms)
+    turns = [
+        {**queue, "tenant": tenant, "started": share.started, "finished": share.finished}
+        for tenant, share in changed.items()
+    ]
+    connection.execute(_TURN, turns)
+    return chosen
 
 
-def _terminal() -> list[str]:
-    return [str(state) for state in JobState if state.is_terminal]
+def _by_tenant(rows: Iterable[Row[Any]]) -> dict[str, list[Waiting[Row[Any]]]]:
+    waiting: dict[str, list[Waiting[Row[Any]]]] = defaultdict(list)
+    for row in rows:
+        waiting[row.tenant].append(Waiting(item=row, priority=row.priority, since=row.since, cost_ms=row.cost_ms))
+    return waiting
 
 
-def _is_due(not_before: Any) -> ColumnElement[bool]:
-    return or_(not_before.is_(None), not_before <= NOW)
-
-
-def _either(condition: ColumnElement[bool], yes: str, no: str) -> ColumnElement[str]:
-    # A deadline that is not set compares as unknown, which CASE takes for false.
-    return case((condition, str(yes)), else_=str(no))
-
-
-def _due_job(row: Any) -> DueJob:
-    return DueJob(job_id=row.id, step=STEP_OF[JobState(row.state)], attempt=row.attempt + 1)
-
-
-def _due_chunk(row: Any) -> DueChunk:
-    return DueChunk(chunk_id=row.id, job_id=row.job_id, lane=Lane(row.lane), attempt=row.attempt + 1)
+def due_job(row: Any) -> DueJob:
+    """Return what is sent for a job's row."""
+    return DueJob(job_id=JobId(row.id), step=STEP_OF[JobState(row.state)], attempt=row.attempt + 1)

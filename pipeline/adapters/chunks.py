@@ -9,15 +9,15 @@ from datetime import timedelta
 from typing import Any, assert_never
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, exists, func, insert, literal, select, text, update
+from sqlalchemy import Connection, Engine, exists, func, insert, literal, or_, select, text, update
 
 from pipeline.adapters.database import transaction
-from pipeline.adapters.jobs import NOW
+from pipeline.adapters.jobs import NOW, PAUSED_TENANT, attempts_of
 from pipeline.adapters.tables import Chunk, ChunkAttempt, Job, Page
 from pipeline.domain.document import ChunkId, JobId, Lane, PageClass, PageRange, chunk_id
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.recognition import PageOutcome
-from pipeline.domain.retry import ChunkDecision, GiveUp, Retry, Split, counts_as_lost, split_range
+from pipeline.domain.retry import ChunkDecision, GiveUp, Retry, Split, counter_of, split_range
 from pipeline.domain.serialisation import flag_to_json
 from pipeline.domain.states import AttemptOutcome, ChunkState, JobState
 from pipeline.ports.chunks import ChunkClaim, ClaimedChunk, Hold, Measured, PageEntry, PageTask
@@ -85,9 +85,8 @@ class PostgresChunkMoves:
             pages=tuple(PageTask(number=page.number, page_class=PageClass(page.page_class)) for page in pages),
             sha256=job.sha256,
             size_bytes=job.size_bytes,
-            options=job.options,
-            failures=row.failures,
-            lost=row.lost,
+            options=job.options | (row.options or {}),
+            attempts=attempts_of(row),
         )
 
     def renew(self, claim: ChunkClaim) -> Hold:
@@ -138,7 +137,7 @@ class PostgresChunkMoves:
                     ErrorCode.LEDGER_BROKEN, f"chunk {claim.chunk_id} ended without an outcome for pages {missing}"
                 )
             _end_attempt(connection, claim, AttemptOutcome.DONE, measured)
-            _count_down(connection, claim.job_id)
+            count_down(connection, claim.job_id)
 
     def fail(
         self, claim: ChunkClaim, error: PipelineError, decision: ChunkDecision, measured: Measured, suspect: int | None
@@ -149,13 +148,13 @@ class PostgresChunkMoves:
             obey(connection, claim, error, decision, suspect)
 
     def hand_back(self, claim: ChunkClaim, outcome: AttemptOutcome, measured: Measured) -> None:
-        """Stop at a page border without blame: drained (due again at once) or cancelled."""
+        """Stop at a page border without blame: drained or paused (due again at once), or cancelled."""
         to = ChunkState.CANCELLED if outcome is AttemptOutcome.CANCELLED else ChunkState.READY
         with transaction(self._engine) as connection:
             _leave(connection, claim, to)
             _end_attempt(connection, claim, outcome, measured)
             if to is ChunkState.CANCELLED:
-                _count_down(connection, claim.job_id)
+                count_down(connection, claim.job_id)
 
     def _extend(self, connection: Connection, claim: ChunkClaim) -> None:
         statement = update(Chunk).where(*_held(claim)).values(lease_until=NOW + self._lease)
@@ -169,32 +168,44 @@ def obey(
     """Move a chunk out of a failed or lost attempt. Raises: StaleMove, if the claim is no longer the row's."""
     match decision:
         case Retry(after=after):
-            counted = Chunk.lost if counts_as_lost(error.code) else Chunk.failures
-            _leave(connection, claim, ChunkState.READY, error, {counted.key: counted + 1, "not_before": NOW + after})
+            counted = counter_of(error.code)
+            more = {counted.value: getattr(Chunk, counted) + 1, "not_before": NOW + after}
+            _leave(connection, claim, ChunkState.READY, error, more)
         case Split():
             chunk = _leave(connection, claim, ChunkState.SPLIT, error)
             children = split_range(_unfinished(connection, claim.job_id, chunk), suspect=suspect)
             _replace(connection, claim.job_id, chunk, children)
         case GiveUp(code=code):
-            chunk = _leave(connection, claim, ChunkState.DEAD, PipelineError(code, error.message))
-            connection.execute(
-                update(Page)
-                .where(*_without_outcome(claim.job_id, chunk))
-                .values(
-                    outcome=PageOutcome.FAILED,
-                    chunk_id=claim.chunk_id,
-                    attempt=claim.attempt,
-                    error_code=code,
-                    error_detail=error.message,
-                )
-            )
-            _count_down(connection, claim.job_id)
+            final = PipelineError(code, error.message)
+            chunk = _leave(connection, claim, ChunkState.DEAD, final)
+            give_up_pages(connection, chunk, final)
+            count_down(connection, claim.job_id)
         case _:
             assert_never(decision)
 
 
+def give_up_pages(connection: Connection, chunk: Any, error: PipelineError) -> None:
+    """Let the pages of a chunk that have no outcome end as failed, for this cause."""
+    connection.execute(
+        update(Page)
+        .where(*_without_outcome(chunk.job_id, chunk))
+        .values(
+            outcome=PageOutcome.FAILED,
+            chunk_id=chunk.id,
+            attempt=chunk.attempt,
+            error_code=error.code,
+            error_detail=error.message,
+        )
+    )
+
+
 def _claimable(chunk: ChunkId, attempt: int) -> tuple[Any, ...]:
-    live_job = exists().where(Job.id == Chunk.job_id, Job.state == JobState.RUNNING, Job.cancel_requested.is_(False))
+    live_job = exists().where(
+        Job.id == Chunk.job_id,
+        Job.state == JobState.RUNNING,
+        ~Job.cancel_requested,
+        ~or_(Job.paused, Job.off_hours, PAUSED_TENANT),
+    )
     return (Chunk.id == chunk, Chunk.state == ChunkState.ADMITTED, Chunk.attempt == attempt - 1, live_job)
 
 
@@ -208,8 +219,16 @@ def _held(claim: ChunkClaim) -> tuple[Any, ...]:
 
 
 def _hold(connection: Connection, claim: ChunkClaim) -> Hold:
-    cancelled = connection.execute(select(Job.cancel_requested).where(Job.id == claim.job_id)).scalar_one()
-    return Hold.CANCEL if cancelled else Hold.GO_ON
+    is_late = func.coalesce(Job.deadline < NOW, False)
+    row = connection.execute(
+        select(
+            or_(Job.cancel_requested, is_late).label("unwanted"),
+            or_(Job.paused, Job.off_hours, PAUSED_TENANT).label("held"),
+        ).where(Job.id == claim.job_id)
+    ).one()
+    if row.unwanted:
+        return Hold.CANCEL
+    return Hold.PAUSE if row.held else Hold.GO_ON
 
 
 def _leave(
@@ -297,7 +316,7 @@ def _replace(connection: Connection, job_id: JobId, chunk: Any, children: Sequen
     )
 
 
-def _count_down(connection: Connection, job_id: JobId) -> None:
+def count_down(connection: Connection, job_id: JobId) -> None:
     """Count one chunk of the job as ended; whoever reads zero makes the merge due."""
     remaining = connection.execute(
         update(Job)

@@ -4,20 +4,21 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Update, func, insert, literal, update
+from sqlalchemy import Connection, Engine, Update, exists, func, insert, literal, or_, select, update
 
 from pipeline.adapters.database import transaction
-from pipeline.adapters.tables import Chunk, Job, Page
+from pipeline.adapters.tables import Chunk, Job, Page, Tenant
 from pipeline.domain.document import JobId, PlannedChunk, chunk_id
-from pipeline.domain.errors import PipelineError, StaleMove
-from pipeline.domain.retry import counts_as_lost
+from pipeline.domain.errors import ErrorCode, PipelineError, Rejected, StaleMove
+from pipeline.domain.retry import Attempts, counter_of
 from pipeline.domain.serialisation import flag_from_json, flag_to_json
 from pipeline.domain.states import JOB_MOVES, STEP_OF, JobState, Step, chain_from
 from pipeline.ports.documents import Inspection
-from pipeline.ports.jobs import ClaimedJob, JobClaim, StoredOriginal
+from pipeline.ports.jobs import ClaimedJob, JobClaim, QueueBounds, StoredOriginal
 
 STATE_OF = {step: state for state, step in STEP_OF.items()}
 NOW = func.clock_timestamp()
+PAUSED_TENANT = exists().where(Tenant.name == Job.tenant, Tenant.paused).correlate(Job)
 
 
 class PostgresJobSteps:
@@ -38,7 +39,7 @@ class PostgresJobSteps:
                 Job.state == STATE_OF[step],
                 Job.attempt == attempt - 1,
                 Job.lease_owner.is_(None),
-                Job.cancel_requested.is_(False),
+                ~or_(Job.cancel_requested, Job.paused, Job.off_hours, PAUSED_TENANT),
             )
             .values(attempt=attempt, lease_owner=self._owner, lease_until=NOW + self._lease)
             .returning(Job)
@@ -59,8 +60,7 @@ class PostgresJobSteps:
             page_count=row.page_count,
             flags=tuple(flag_from_json(flag) for flag in row.flags),
             document_key=row.document_key,
-            failures=row.failures,
-            lost=row.lost,
+            attempts=attempts_of(row),
             created_at=row.created_at,
         )
 
@@ -78,8 +78,21 @@ class PostgresJobSteps:
             media_type=original.media_type,
         )
 
-    def planned(self, claim: JobClaim, inspection: Inspection, chunks: Sequence[PlannedChunk]) -> None:
-        """Write all pages and chunks, and set the job running, in one transaction."""
+    def check_room(self, claim: JobClaim, bounds: QueueBounds) -> None:
+        """Make sure that the queue has room for at least one page more. Raises: Rejected (`queue_full`)."""
+        with transaction(self._engine) as connection:
+            _check_room(connection, claim, bounds, more=1)
+
+    def planned(
+        self,
+        claim: JobClaim,
+        inspection: Inspection,
+        chunks: Sequence[PlannedChunk],
+        *,
+        is_short: bool,
+        bounds: QueueBounds,
+    ) -> None:
+        """Write all pages and chunks, which share a lane, and set the job running, in one transaction."""
         ids = {planned: chunk_id(claim.job_id, planned.ordinal, planned.pages) for planned in chunks}
         chunk_of = {number: ids[planned] for planned in chunks for number in planned.pages}
         with transaction(self._engine) as connection:
@@ -88,8 +101,12 @@ class PostgresJobSteps:
                 "flags": [flag_to_json(flag) for flag in inspection.flags],
                 "chunks_total": len(chunks),
                 "chunks_remaining": len(chunks),
+                "lane": chunks[0].lane,
+                "is_short": is_short,
             }
             _guarded(connection, claim, _moved(claim, JobState.RUNNING, values))
+            # After the move, which has counted the pages and locked the tenant's row: two can't both fit in one's room.
+            _check_room(connection, claim, bounds, more=0)
             connection.execute(insert(Chunk), [_chunk_row(claim.job_id, ids[planned], planned) for planned in chunks])
             connection.execute(
                 insert(Page),
@@ -124,7 +141,7 @@ class PostgresJobSteps:
 
     def put_back(self, claim: JobClaim, error: PipelineError, after: timedelta) -> None:
         """Give the step up for now; the attempt is counted."""
-        counted = Job.lost if counts_as_lost(error.code) else Job.failures
+        counted = counter_of(error.code)
         self._write(
             claim,
             {
@@ -132,7 +149,7 @@ class PostgresJobSteps:
                 "lease_until": None,
                 "dispatched_at": None,
                 "not_before": NOW + after,
-                counted.key: counted + 1,
+                counted.value: getattr(Job, counted) + 1,
                 "error_code": error.code,
                 "error_detail": error.message,
             },
@@ -144,6 +161,29 @@ class PostgresJobSteps:
     def _write(self, claim: JobClaim, values: dict[str, Any]) -> None:
         with transaction(self._engine) as connection:
             _guarded(connection, claim, values)
+
+
+def _check_room(connection: Connection, claim: JobClaim, bounds: QueueBounds, *, more: int) -> None:
+    tenant = connection.execute(select(Tenant).join(Job, Job.tenant == Tenant.name).where(Job.id == claim.job_id)).one()
+    allowed = bounds.per_tenant if tenant.max_queued_pages is None else tenant.max_queued_pages
+    if tenant.queued_pages + more > allowed:
+        raise Rejected(
+            ErrorCode.QUEUE_FULL,
+            f"tenant {tenant.name} may have {allowed} pages waiting (limits.max_queued_pages_per_tenant, or its row)"
+            f" and would have {tenant.queued_pages + more}: submit it again when some are done",
+        )
+    in_all: int = connection.execute(select(func.coalesce(func.sum(Tenant.queued_pages), 0))).scalar_one()
+    if in_all + more > bounds.in_all:
+        raise Rejected(
+            ErrorCode.QUEUE_FULL,
+            f"{bounds.in_all} pages may wait in all (limits.max_queued_pages), and {in_all + more} would: submit it"
+            " again when some are done",
+        )
+
+
+def attempts_of(row: Any) -> Attempts:
+    """Return the counts that stand on a job's or a chunk's row."""
+    return Attempts(failures=row.failures, lost=row.lost, waits=row.waits)
 
 
 def _moved(claim: JobClaim, to: JobState, values: dict[str, Any]) -> dict[str, Any]:
@@ -159,6 +199,7 @@ def _moved(claim: JobClaim, to: JobState, values: dict[str, Any]) -> dict[str, A
         "not_before": None,
         "failures": 0,
         "lost": 0,
+        "waits": 0,
         "error_code": None,
         "error_detail": None,
     } | values

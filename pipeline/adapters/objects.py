@@ -27,19 +27,13 @@ class S3Objects:
         if settings.endpoint is None:
             raise ValueError("objects.endpoint is not set: start the embedded stack, or name an S3 store")
         self._bucket = settings.bucket
-        self._client = Minio(
-            settings.endpoint,
-            access_key=settings.access_key,
-            secret_key=settings.secret_key.get_secret_value(),
-            secure=settings.secure,
-            region=settings.region,
-            # The SDK's own client waits five minutes for a store that is away.
-            http_client=urllib3.PoolManager(
-                maxsize=8,
-                timeout=urllib3.Timeout(connect=3, read=60),
-                retries=urllib3.Retry(total=4, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504)),
-            ),
+        # The SDK's own HTTP client waits five minutes for a store that is away.
+        self._client = _client(
+            settings,
+            urllib3.Timeout(connect=3, read=60),
+            urllib3.Retry(total=4, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504)),
         )
+        self._probe = _client(settings, urllib3.Timeout(connect=2, read=3), urllib3.Retry(total=0))
 
     def put(self, key: str, content: Iterable[bytes] | BinaryIO | bytes, *, media_type: str) -> int:
         """Store an object, streaming; return its size in bytes."""
@@ -89,10 +83,21 @@ class S3Objects:
                 raise Transient(ErrorCode.STORE_UNAVAILABLE, f"the store kept {refused.name}: {refused.code}")
 
     def check(self) -> None:
-        """Make sure that the bucket is there. Raises: Transient (`store_unavailable`), saying what to do."""
+        """Make sure, within seconds, that the bucket is there. Raises: Transient (`store_unavailable`)."""
         with _translated(self._bucket):
-            if not self._client.bucket_exists(self._bucket):
+            if not self._probe.bucket_exists(self._bucket):
                 raise Transient(ErrorCode.STORE_UNAVAILABLE, f"there is no bucket {self._bucket}: create it first")
+
+
+def _client(settings: ObjectSettings, timeout: urllib3.Timeout, retries: urllib3.Retry) -> Minio:
+    return Minio(
+        str(settings.endpoint),
+        access_key=settings.access_key,
+        secret_key=settings.secret_key.get_secret_value(),
+        secure=settings.secure,
+        region=settings.region,
+        http_client=urllib3.PoolManager(maxsize=8, timeout=timeout, retries=retries),
+    )
 
 
 @contextmanager

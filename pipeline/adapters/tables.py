@@ -4,6 +4,7 @@
 stand there alone.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -46,13 +47,17 @@ def _one_of(column: str, values: type[StrEnum]) -> str:
     return f"{column} IN ({', '.join(repr(v.value) for v in values)})"
 
 
-def _in_states(states: list[JobState]) -> str:
+def _in_states(states: Sequence[StrEnum]) -> str:
     return f"state IN ({', '.join(repr(s.value) for s in states)})"
 
 
 _TERMINAL = _in_states([s for s in JobState if s.is_terminal])
 _WAITS_FOR_A_STEP = _in_states([s for s in JobState if not s.is_terminal and s is not JobState.RUNNING])
 _NEEDS_AN_ERROR = _in_states([JobState.REJECTED, JobState.FAILED])
+_MAY_GO_ON = "NOT (paused OR cancel_requested OR off_hours)"
+_BEST_FIRST = ("lane", "tenant", text("priority DESC"), "created_at")
+_OPEN_CHUNK = _in_states([s for s in ChunkState if not s.is_terminal])
+_HOURS_FORM = "hours ~ '^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]( [A-Za-z0-9_+/-]+)?$'"
 
 
 class Job(Base):
@@ -72,9 +77,29 @@ class Job(Base):
         CheckConstraint(f"{_TERMINAL} = (finished_at IS NOT NULL)", name="job_finished_when_terminal"),
         CheckConstraint(f"NOT {_NEEDS_AN_ERROR} OR error_code IS NOT NULL", name="job_failure_has_cause"),
         UniqueConstraint("tenant", "idempotency_key", name="job_idempotency"),
-        Index("job_due", text("priority DESC"), "created_at", postgresql_where=text(_WAITS_FOR_A_STEP)),
-        Index("job_open", "created_at", postgresql_where=text(f"NOT {_TERMINAL}")),
+        CheckConstraint(_HOURS_FORM, name="job_hours_form"),
+        CheckConstraint(_one_of("lane", Lane), name="job_lane_known"),
         Index("job_by_tenant", "tenant", text("created_at DESC")),
+        Index(
+            "job_due",
+            "tenant",
+            text("priority DESC"),
+            text(f"(state = '{JobState.SUBMITTED}')"),
+            "created_at",
+            postgresql_where=text(f"{_WAITS_FOR_A_STEP} AND dispatched_at IS NULL AND {_MAY_GO_ON}"),
+        ),
+        Index("job_sent", "dispatched_at", postgresql_where=text(f"{_WAITS_FOR_A_STEP} AND dispatched_at IS NOT NULL")),
+        Index("job_running", *_BEST_FIRST, postgresql_where=text(f"state = '{JobState.RUNNING}' AND {_MAY_GO_ON}")),
+        Index(
+            "job_short",
+            *_BEST_FIRST,
+            postgresql_where=text(f"state = '{JobState.RUNNING}' AND {_MAY_GO_ON} AND is_short"),
+        ),
+        Index("job_unwanted", "id", postgresql_where=text(f"cancel_requested AND NOT {_TERMINAL}")),
+        Index("job_deadline", "deadline", postgresql_where=text(f"deadline IS NOT NULL AND NOT {_TERMINAL}")),
+        Index("job_hours", "hours", "off_hours", postgresql_where=text(f"hours IS NOT NULL AND NOT {_TERMINAL}")),
+        Index("job_by_label", "tenant", "label", postgresql_where=text(f"label IS NOT NULL AND NOT {_TERMINAL}")),
+        Index("job_open", "id", postgresql_where=text(f"NOT {_TERMINAL}")),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=text("muniment_uuid7()"))
@@ -88,7 +113,13 @@ class Job(Base):
     options: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
     priority: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
     idempotency_key: Mapped[str | None]
+    label: Mapped[str | None]
+    """The tenant's batch that it belongs to."""
     deadline: Mapped[datetime | None]
+    hours: Mapped[str | None]
+    """When it may run, `20:00-06:00` or `20:00-06:00 Asia/Shanghai`; UTC where no zone is named."""
+    off_hours: Mapped[bool] = mapped_column(server_default=text("false"))
+    """Whether it waits for its hours; triggers and the sweep keep it right."""
     paused: Mapped[bool] = mapped_column(server_default=text("false"))
     cancel_requested: Mapped[bool] = mapped_column(server_default=text("false"))
 
@@ -99,6 +130,8 @@ class Job(Base):
     """Claims of the current step that failed."""
     lost: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
     """Claims of the current step whose lease ran out."""
+    waits: Mapped[int] = mapped_column(server_default=text("0"))
+    """Claims of the current step put off because a service was away."""
     lease_owner: Mapped[str | None]
     lease_until: Mapped[datetime | None]
     dispatched_at: Mapped[datetime | None]
@@ -110,6 +143,10 @@ class Job(Base):
     media_type: Mapped[str | None]
     page_count: Mapped[int | None]
     flags: Mapped[list[Any]] = mapped_column(server_default=text("'[]'::jsonb"))
+    lane: Mapped[str | None]
+    """That of all its chunks, once planned."""
+    is_short: Mapped[bool] = mapped_column(server_default=text("false"))
+    """Whether its chunks may overtake those of long jobs."""
     chunks_total: Mapped[int | None]
     chunks_remaining: Mapped[int | None]
     document_key: Mapped[str | None]
@@ -119,6 +156,8 @@ class Job(Base):
     error_detail: Mapped[str | None]
 
     created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    begun_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    """When it was submitted, or last begun again."""
     updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
     finished_at: Mapped[datetime | None]
 
@@ -138,7 +177,7 @@ class Chunk(Base):
         CheckConstraint("state <> 'running' OR attempt > 0", name="chunk_runs_at_an_attempt"),
         CheckConstraint("state <> 'dead' OR error_code IS NOT NULL", name="chunk_death_has_cause"),
         UniqueConstraint("job_id", "ordinal", name="chunk_ordinal"),
-        Index("chunk_ready", "lane", "ordinal", postgresql_where=text("state = 'ready'")),
+        Index("chunk_open", "job_id", "ordinal", postgresql_where=text(_OPEN_CHUNK)),
         Index("chunk_in_flight", "lane", "state", postgresql_where=text("state IN ('admitted', 'running')")),
     )
 
@@ -158,8 +197,13 @@ class Chunk(Base):
     lease_until: Mapped[datetime | None]
     dispatched_at: Mapped[datetime | None]
     not_before: Mapped[datetime | None]
+    waits: Mapped[int] = mapped_column(server_default=text("0"))
+    is_express: Mapped[bool] = mapped_column(server_default=text("false"))
+    """Whether it was last admitted in the room that is kept for short jobs."""
     cost_ms: Mapped[int]
     """Estimated at planning, on one CPU slot."""
+    options: Mapped[dict[str, Any] | None]
+    """What a retry asked for otherwise than the job does."""
     error_code: Mapped[str | None]
     error_detail: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
@@ -258,6 +302,55 @@ class Device(Base):
     engine: Mapped[str | None]
     revision: Mapped[str | None]
     updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class Tenant(Base):
+    """Whose jobs they are; a row comes with a tenant's first job."""
+
+    __tablename__ = "tenant"
+    __table_args__ = (
+        CheckConstraint("weight > 0", name="tenant_weight_positive"),
+        CheckConstraint("max_queued_pages >= 0", name="tenant_bound_not_negative"),
+    )
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    weight: Mapped[float] = mapped_column(server_default=text("1"))
+    """Its share of the devices, beside those of the others who have work waiting."""
+    paused: Mapped[bool] = mapped_column(server_default=text("false"))
+    max_queued_pages: Mapped[int | None] = mapped_column(BigInteger)
+    """None leaves it to `limits.max_queued_pages_per_tenant`."""
+    queued_pages: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    """Pages of its jobs that are planned and have not ended; a trigger counts."""
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class Batch(Base):
+    """Jobs of a tenant under one label. What is changed here is changed on its open jobs; new ones take it over."""
+
+    __tablename__ = "batch"
+    __table_args__ = (
+        CheckConstraint("priority BETWEEN -100 AND 100", name="batch_priority_range"),
+        CheckConstraint(_HOURS_FORM, name="batch_hours_form"),
+    )
+
+    tenant: Mapped[str] = mapped_column(primary_key=True)
+    label: Mapped[str] = mapped_column(primary_key=True)
+    paused: Mapped[bool] = mapped_column(server_default=text("false"))
+    priority: Mapped[int | None] = mapped_column(SmallInteger)
+    deadline: Mapped[datetime | None]
+    hours: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class Turn(Base):
+    """Where a tenant stands in a queue, see `domain/fairness.py`."""
+
+    __tablename__ = "turn"
+
+    tenant: Mapped[str] = mapped_column(primary_key=True)
+    queue: Mapped[str] = mapped_column(primary_key=True)
+    started: Mapped[float]
+    finished: Mapped[float]
 
 
 class Event(Base):

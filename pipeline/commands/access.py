@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import click
 from sqlalchemy import Engine
 
+from pipeline.adapters.control import PostgresControl
 from pipeline.adapters.database import connect
 from pipeline.adapters.objects import S3Objects
 from pipeline.adapters.submissions import PostgresSubmissions
@@ -36,6 +37,7 @@ class Access:
         self.settings = settings
         self.engine: Engine = connect(settings.database.url.get_secret_value(), actor="muniment cli")
         self.submissions = PostgresSubmissions(self.engine)
+        self.control = PostgresControl(self.engine)
         self.objects = S3Objects(settings.objects)
 
     def upload(self, path: Path) -> str:

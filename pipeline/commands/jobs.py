@@ -1,17 +1,16 @@
-"""`submit`, `jobs`, `show`, `result`, `cancel`, `retry`: documents in a running system."""
+"""`submit`, `jobs`, `show`, `result`: documents in a running system."""
 
 import json
 import sys
-from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.commands.options import collected, document_options
+from pipeline.commands.options import TIME_FORMS, as_utc, collected, document_options
 
 if TYPE_CHECKING:
-    from pipeline.domain.document import JobId
     from pipeline.ports.submissions import JobStatus
 
 _STATES = (
@@ -22,8 +21,22 @@ _STATES = (
 @click.command("submit")
 @click.argument("sources", nargs=-1, required=True, metavar="FILE_OR_URI...")
 @click.option("--idempotency-key", help="The same key again gives the same job; for a single source.")
+@click.option("--tenant", default="default", show_default=True, help="Whose jobs they are.")
+@click.option("--label", help="The batch that they belong to.")
+@click.option("--hours", help="When they may run: 20:00-06:00, or 20:00-06:00 Asia/Shanghai; UTC without a zone.")
+@click.option("--deadline", type=click.DateTime(TIME_FORMS), help="When they are to be done, UTC; they end then.")
 @document_options
-def submit_command(sources: tuple[str, ...], idempotency_key: str | None, priority: int, **options: object) -> None:
+def submit_command(
+    *,
+    sources: tuple[str, ...],
+    idempotency_key: str | None,
+    priority: int,
+    tenant: str,
+    label: str | None,
+    hours: str | None,
+    deadline: datetime | None,
+    **options: object,
+) -> None:
     """Hand in files, s3:// or file:// URIs, and print a job id for each; does not wait."""
     from pipeline.commands.access import open_access
     from pipeline.ports.submissions import Submission
@@ -44,21 +57,27 @@ def submit_command(sources: tuple[str, ...], idempotency_key: str | None, priori
                 options=asked,
                 priority=priority,
                 idempotency_key=idempotency_key,
+                tenant=tenant,
+                label=label,
+                hours=hours,
+                deadline=as_utc(deadline),
             )
             click.echo(access.submissions.insert(submission))
 
 
 @click.command("jobs")
 @click.option("--state", type=click.Choice(_STATES), help="Only those.")
+@click.option("--tenant", help="Only those of this tenant.")
+@click.option("--label", help="Only those of this batch.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a job.")
-def jobs_command(state: str | None, limit: int, as_json: bool) -> None:
+def jobs_command(state: str | None, tenant: str | None, label: str | None, limit: int, as_json: bool) -> None:
     """List the newest jobs, newest first."""
     from pipeline.commands.access import open_access
     from pipeline.domain.states import JobState
 
     with open_access() as access:
-        found = access.submissions.latest(limit, JobState(state) if state else None)
+        found = access.submissions.latest(limit, state=JobState(state) if state else None, tenant=tenant, label=label)
     for status in found:
         if as_json:
             click.echo(json.dumps(_as_json(status), ensure_ascii=False))
@@ -112,33 +131,6 @@ def result_command(job_id: str, form: str, out: Path | None) -> None:
                 sys.stdout.buffer.write(piece)
 
 
-@click.command("cancel")
-@click.argument("job_ids", nargs=-1, required=True, metavar="JOB_ID...")
-def cancel_command(job_ids: tuple[str, ...]) -> None:
-    """Cancel jobs; pages in work are finished first, what is finished stays."""
-    from pipeline.commands.access import open_access, parse_id
-
-    with open_access() as access:
-        _report(job_ids, access.submissions.cancel([parse_id(job_id) for job_id in job_ids]), "to be cancelled")
-
-
-@click.command("retry")
-@click.argument("job_ids", nargs=-1, required=True, metavar="JOB_ID...")
-def retry_command(job_ids: tuple[str, ...]) -> None:
-    """Begin ended jobs again: their failed or missing pages, or all of it where no page has a result."""
-    from pipeline.commands.access import open_access, parse_id
-
-    with open_access() as access:
-        _report(job_ids, access.submissions.retry([parse_id(job_id) for job_id in job_ids]), "begun again")
-
-
-def _report(asked: Sequence[str], changed: "Sequence[JobId]", what: str) -> None:
-    for job_id in changed:
-        click.echo(f"{job_id}: {what}")
-    if unchanged := [job_id for job_id in asked if job_id.lower() not in map(str, changed)]:
-        raise click.ClickException(f"nothing to do for {', '.join(unchanged)}: see `muniment show`")
-
-
 def _as_json(status: "JobStatus") -> dict[str, Any]:
     return {
         "job_id": str(status.job_id),
@@ -152,6 +144,10 @@ def _as_json(status: "JobStatus") -> dict[str, Any]:
         "outputs": dict(status.result_keys),
         "error": {"code": status.error_code, "message": status.error_detail} if status.error_code else None,
         "cancelling": status.cancel_requested and not status.state.is_terminal,
+        "label": status.label,
+        "paused": status.paused,
+        "hours": status.hours,
+        "deadline": status.deadline.isoformat() if status.deadline else None,
         "created_at": status.created_at.isoformat(),
         "finished_at": status.finished_at.isoformat() if status.finished_at else None,
     }

@@ -1,12 +1,14 @@
 """The options of a document, as `run` and `submit` take them."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+TIME_FORMS = ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M", "%Y-%m-%d")
 _FORMATS = ("json", "markdown", "text")
 _LANES = ("auto", "cpu", "gpu")
 
@@ -32,3 +34,8 @@ def collected(
     """Return what was asked for as it stands on a job's row; what was not asked for is left to the settings."""
     asked = {"engine": engine, "lane": lane, "dpi": dpi, "formats": list(formats) or None}
     return {name: value for name, value in asked.items() if value is not None}
+
+
+def as_utc(moment: datetime | None) -> datetime | None:
+    """Return a time given on the command line as what it is: UTC."""
+    return moment.replace(tzinfo=UTC) if moment else None

@@ -90,8 +90,10 @@ class _Batch:
 
     def cancel(self) -> None:
         """Cancel what has not ended, and wait until none of it is in work."""
+        from pipeline.ports.control import Target
+
         jobs = list(self.open_jobs)
-        self.access.submissions.cancel(jobs)  # type: ignore[arg-type]
+        self.access.control.cancel(Target(job_ids=tuple(jobs)))  # type: ignore[arg-type]
         deadline = time.monotonic() + _CANCEL_WITHIN_S
         while self._statuses(lambda status: not status.state.is_terminal) and time.monotonic() < deadline:
             time.sleep(_POLL_S)

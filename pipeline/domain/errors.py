@@ -20,6 +20,8 @@ class ErrorCode(StrEnum):
     TOO_MANY_PAGES = "too_many_pages"
     PAGE_TOO_LARGE = "page_too_large"
     DECOMPRESSION_BOMB = "decompression_bomb"
+    # Nobody's fault: there is no room for it now.
+    QUEUE_FULL = "queue_full"
     # One page's fault: that page ends as failed, its document goes on.
     PAGE_DAMAGED = "page_damaged"
     ENGINE_FAILED = "engine_failed"
@@ -36,6 +38,7 @@ class ErrorCode(StrEnum):
     # How a job may end that nobody meant to.
     CANCELLED = "cancelled"
     DEADLINE_PASSED = "deadline_passed"
+    NO_PROGRESS = "no_progress"
     TOO_MANY_ATTEMPTS = "too_many_attempts"
     SOME_PAGES_FAILED = "some_pages_failed"
     ALL_PAGES_FAILED = "all_pages_failed"

@@ -1,11 +1,12 @@
 """Decides what follows a failed or lost attempt, from the cause and the counts alone; the adapters write it down.
 
-A retry is a row that becomes due again after a while. Attempts that failed for the work's own reason and attempts that
-were lost with their worker or its surroundings are counted apart, because they say different things about the work.
+A retry is a row that becomes due again after a while. Attempts that failed for the work's own reason, those that were
+lost with their worker, and those put off because a service was away are counted apart: they say different things about
+the work, so each has a bound of its own, and an hour without a store brings no page nearer to being given up.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from itertools import pairwise
@@ -27,6 +28,8 @@ class Fault(StrEnum):
     UNEXPLAINED = "unexplained"
     WORKER = "worker"
     """The worker, its host or its network went away."""
+    ENGINE = "engine"
+    """The worker can't run the engine that the work wants; another one may."""
     SERVICE = "service"
     """A service that everybody needs is away."""
     ENDED = "ended"
@@ -40,11 +43,35 @@ class AttemptLimits:
     max_attempts: int
     """Attempts that failed for a reason of the work's own."""
     max_lost: int
-    """Attempts lost with their worker, or for want of a service."""
+    """Attempts lost with their worker, or on one that can't run the engine."""
+    max_waits: int
+    """Attempts put off because a service was away, at most a minute apart."""
 
     def __post_init__(self) -> None:
-        if self.max_attempts < 1 or self.max_lost < 1:
+        if min(self.max_attempts, self.max_lost, self.max_waits) < 1:
             raise ValueError(f"at least one attempt is needed, got {self}")
+
+
+class Counter(StrEnum):
+    """Which of a row's counts an attempt that ended badly goes to; the names are those of the columns."""
+
+    FAILURES = "failures"
+    LOST = "lost"
+    WAITS = "waits"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """How often a chunk, or a job's current step, has been tried in vain."""
+
+    failures: int = 0
+    lost: int = 0
+    waits: int = 0
+
+    def and_one(self, code: ErrorCode) -> "Attempts":
+        """Return the counts with one more attempt, which ended with this code."""
+        counter = counter_of(code).value
+        return replace(self, **{counter: getattr(self, counter) + 1})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,19 +113,19 @@ _SURROUNDINGS = _Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=6
 
 
 def decide(
-    code: ErrorCode, *, failures: int, lost: int, pages_left: int, limits: AttemptLimits, jitter: float
+    code: ErrorCode, *, attempts: Attempts, pages_left: int, limits: AttemptLimits, jitter: float
 ) -> ChunkDecision:
     """Return what becomes of a chunk whose attempt has just ended badly.
 
-    Args: failures and lost count the chunk's attempts so far, this one included (see `counts_as_lost`); pages_left
-        counts its pages without an outcome; jitter is random in [0, 1).
+    Args: attempts counts the chunk's attempts so far, this one included; pages_left counts its pages without an
+        outcome; jitter is random in [0, 1).
     """
-    if pages_left > 1 and _is_poisoned(code, failures=failures, lost=lost, limits=limits):
+    if pages_left > 1 and _is_poisoned(code, attempts=attempts, limits=limits):
         return Split()
-    return decide_step(code, failures=failures, lost=lost, limits=limits, jitter=jitter)
+    return decide_step(code, attempts=attempts, limits=limits, jitter=jitter)
 
 
-def decide_step(code: ErrorCode, *, failures: int, lost: int, limits: AttemptLimits, jitter: float) -> StepDecision:
+def decide_step(code: ErrorCode, *, attempts: Attempts, limits: AttemptLimits, jitter: float) -> StepDecision:
     """Return what becomes of a job whose step has just ended badly, or of a chunk that can't be split.
 
     Args: as for `decide`; the counts are those of the job's current step.
@@ -107,22 +134,30 @@ def decide_step(code: ErrorCode, *, failures: int, lost: int, limits: AttemptLim
     match fault:
         case Fault.DOCUMENT | Fault.PAGE | Fault.ENDED:
             return GiveUp(code=code)
-        case Fault.SERVICE | Fault.WORKER if lost < limits.max_lost:
-            return Retry(after=_delay(lost, _SURROUNDINGS, jitter))
-        case Fault.PROCESS | Fault.UNEXPLAINED if failures < limits.max_attempts:
-            return Retry(after=_delay(failures, _OWN, jitter))
+        case Fault.SERVICE if attempts.waits < limits.max_waits:
+            return Retry(after=_delay(attempts.waits, _SURROUNDINGS, jitter))
+        case Fault.WORKER | Fault.ENGINE if attempts.lost < limits.max_lost:
+            return Retry(after=_delay(attempts.lost, _SURROUNDINGS, jitter))
+        case Fault.PROCESS | Fault.UNEXPLAINED if attempts.failures < limits.max_attempts:
+            return Retry(after=_delay(attempts.failures, _OWN, jitter))
         case Fault.WORKER:
             # That the last lease ran out says nothing of use to whoever reads the row.
             return GiveUp(code=ErrorCode.TOO_MANY_ATTEMPTS)
-        case Fault.SERVICE | Fault.PROCESS | Fault.UNEXPLAINED:
+        case Fault.SERVICE | Fault.ENGINE | Fault.PROCESS | Fault.UNEXPLAINED:
             return GiveUp(code=code)
         case _:
             assert_never(fault)
 
 
-def counts_as_lost(code: ErrorCode) -> bool:
-    """Whether an attempt that ended with this code counts as lost, and not as a failure of the work itself."""
-    return fault_of(code) in (Fault.WORKER, Fault.SERVICE)
+def counter_of(code: ErrorCode) -> Counter:
+    """Return where an attempt that ended with this code is counted."""
+    match fault_of(code):
+        case Fault.WORKER | Fault.ENGINE:
+            return Counter.LOST
+        case Fault.SERVICE:
+            return Counter.WAITS
+        case Fault.DOCUMENT | Fault.PAGE | Fault.PROCESS | Fault.UNEXPLAINED | Fault.ENDED:
+            return Counter.FAILURES
 
 
 def fault_of(code: ErrorCode) -> Fault:
@@ -148,20 +183,20 @@ def split_range(pages: Sequence[int], *, suspect: int | None = None) -> tuple[Pa
     return (*before, PageRange(first=suspect, last=suspect), *after)
 
 
-def _is_poisoned(code: ErrorCode, *, failures: int, lost: int, limits: AttemptLimits) -> bool:
+def _is_poisoned(code: ErrorCode, *, attempts: Attempts, limits: AttemptLimits) -> bool:
     """Whether one page of the chunk is to blame, so that the others should go on without it."""
     fault = fault_of(code)
     match fault:
         case Fault.PAGE:
             return True
         case Fault.PROCESS:
-            return failures >= min(_DEATHS_BEFORE_SPLIT, limits.max_attempts)
+            return attempts.failures >= min(_DEATHS_BEFORE_SPLIT, limits.max_attempts)
         case Fault.UNEXPLAINED:
-            return failures >= limits.max_attempts
+            return attempts.failures >= limits.max_attempts
         case Fault.WORKER:
             # Whatever takes whole workers down time and again may well be a page.
-            return lost >= limits.max_lost
-        case Fault.DOCUMENT | Fault.SERVICE | Fault.ENDED:
+            return attempts.lost >= limits.max_lost
+        case Fault.DOCUMENT | Fault.SERVICE | Fault.ENGINE | Fault.ENDED:
             return False
         case _:
             assert_never(fault)
@@ -215,9 +250,11 @@ _FAULTS = {
     ErrorCode.STORE_UNAVAILABLE: Fault.SERVICE,
     ErrorCode.DATABASE_UNAVAILABLE: Fault.SERVICE,
     ErrorCode.BROKER_UNAVAILABLE: Fault.SERVICE,
-    ErrorCode.ENGINE_UNAVAILABLE: Fault.SERVICE,
+    ErrorCode.ENGINE_UNAVAILABLE: Fault.ENGINE,
+    ErrorCode.QUEUE_FULL: Fault.DOCUMENT,
     ErrorCode.CANCELLED: Fault.ENDED,
     ErrorCode.DEADLINE_PASSED: Fault.ENDED,
+    ErrorCode.NO_PROGRESS: Fault.ENDED,
     ErrorCode.TOO_MANY_ATTEMPTS: Fault.ENDED,
     ErrorCode.SOME_PAGES_FAILED: Fault.ENDED,
     ErrorCode.ALL_PAGES_FAILED: Fault.ENDED,

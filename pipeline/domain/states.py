@@ -89,6 +89,8 @@ class AttemptOutcome(StrEnum):
     """Its lease ran out: the worker, its host or its way to the database is gone."""
     DRAINED = "drained"
     """Handed back at a page border by a worker that was asked to stop; not counted against the chunk."""
+    PAUSED = "paused"
+    """Handed back at a page border because its job, or all of its tenant's, is to wait; not counted either."""
     CANCELLED = "cancelled"
 
 
@@ -101,7 +103,7 @@ JOB_MOVES: dict[JobState, frozenset[JobState]] = {
     JobState.MERGING: frozenset({JobState.EXPORTING, JobState.FAILED, JobState.CANCELLED}),
     JobState.EXPORTING: frozenset({JobState.DELIVERING, JobState.FAILED, JobState.CANCELLED}),
     JobState.DELIVERING: frozenset({JobState.SUCCEEDED, JobState.PARTIAL, JobState.FAILED}),
-    # A retry is a new beginning that a person asked for; nothing moves out of these by itself.
+    # Nothing moves out of these by itself; see BEGINS_AGAIN.
     JobState.SUCCEEDED: frozenset(),
     JobState.PARTIAL: frozenset(),
     JobState.REJECTED: frozenset(),
@@ -109,9 +111,19 @@ JOB_MOVES: dict[JobState, frozenset[JobState]] = {
     JobState.CANCELLED: frozenset(),
 }
 
+BEGINS_AGAIN: dict[JobState, frozenset[JobState]] = {
+    JobState.SUCCEEDED: frozenset({JobState.SUBMITTED}),
+    JobState.PARTIAL: frozenset({JobState.SUBMITTED, JobState.RUNNING, JobState.MERGING}),
+    JobState.REJECTED: frozenset({JobState.SUBMITTED}),
+    JobState.FAILED: frozenset({JobState.SUBMITTED, JobState.RUNNING, JobState.MERGING}),
+    JobState.CANCELLED: frozenset({JobState.SUBMITTED, JobState.RUNNING, JobState.MERGING}),
+}
+"""A retry: a new beginning that a person asked for. A job whose pages partly have results keeps them and goes on."""
+
 CHUNK_MOVES: dict[ChunkState, frozenset[ChunkState]] = {
-    ChunkState.READY: frozenset({ChunkState.ADMITTED, ChunkState.CANCELLED}),
-    ChunkState.ADMITTED: frozenset({ChunkState.RUNNING, ChunkState.READY, ChunkState.CANCELLED}),
+    # Dead before it ever ran: nobody took it for longer than anything may wait.
+    ChunkState.READY: frozenset({ChunkState.ADMITTED, ChunkState.DEAD, ChunkState.CANCELLED}),
+    ChunkState.ADMITTED: frozenset({ChunkState.RUNNING, ChunkState.READY, ChunkState.DEAD, ChunkState.CANCELLED}),
     ChunkState.RUNNING: frozenset(
         {ChunkState.DONE, ChunkState.READY, ChunkState.SPLIT, ChunkState.DEAD, ChunkState.CANCELLED}
     ),

@@ -8,7 +8,7 @@ from typing import Protocol
 from pipeline.domain.document import ChunkId, JobId, Lane, PageClass
 from pipeline.domain.errors import PipelineError
 from pipeline.domain.recognition import Flag, PageOutcome
-from pipeline.domain.retry import ChunkDecision
+from pipeline.domain.retry import Attempts, ChunkDecision
 from pipeline.domain.states import AttemptOutcome
 
 
@@ -42,8 +42,7 @@ class ClaimedChunk:
     """Of the original; where it lies follows from it."""
     size_bytes: int
     options: Mapping[str, object]
-    failures: int
-    lost: int
+    attempts: Attempts
 
 
 class Hold(StrEnum):
@@ -51,7 +50,9 @@ class Hold(StrEnum):
 
     GO_ON = "go_on"
     CANCEL = "cancel"
-    """The job is to be cancelled: stop at the next page."""
+    """The job is to be cancelled, or is too late: stop at the next page."""
+    PAUSE = "pause"
+    """The job is to wait: stop at the next page, and hand the rest back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,4 +113,4 @@ class ChunkMoves(Protocol):
         """
 
     def hand_back(self, claim: ChunkClaim, outcome: AttemptOutcome, measured: Measured) -> None:
-        """Stop at a page border without blame: drained (due again at once) or cancelled."""
+        """Stop at a page border without blame: drained or paused (due again at once), or cancelled."""

@@ -7,7 +7,8 @@ from typing import Protocol
 
 from pipeline.domain.document import ChunkId, JobId, Lane
 from pipeline.domain.errors import PipelineError
-from pipeline.domain.retry import ChunkDecision
+from pipeline.domain.fairness import Window
+from pipeline.domain.retry import Attempts, ChunkDecision
 from pipeline.domain.states import Step
 from pipeline.ports.chunks import ChunkClaim
 from pipeline.ports.devices import DeviceInfo
@@ -31,22 +32,25 @@ class DueChunk:
     job_id: JobId
     lane: Lane
     attempt: int
+    is_express: bool = False
+    """Whether it goes before those that wait in its queue."""
 
 
 class Admissions(Protocol):
-    """What the dispatcher does with rows: mark them as sent before they are, and take back what was lost."""
+    """Which due rows go onto the broker next.
 
-    def in_flight_jobs(self) -> int:
-        """Count the jobs with a step that was sent or is running."""
+    Rows are marked as sent before they are. Of several dispatchers only one fills a queue's window at a time; the
+    others are given nothing then, so that together they stay within it.
+    """
 
-    def in_flight_chunks(self, lane: Lane) -> int:
-        """Count the lane's chunks that were sent or are running."""
+    def take_jobs(self, window: Window) -> list[DueJob]:
+        """Mark due jobs as sent, as many as the window has room for, and return them, best first."""
 
-    def take_jobs(self, limit: int) -> list[DueJob]:
-        """Mark at most this many due jobs as sent, best first, and return them; other dispatchers get others."""
+    def take_chunks(self, lane: Lane, window: Window) -> list[DueChunk]:
+        """Mark ready chunks of the lane as admitted, as many as its window has room for; return them, best first."""
 
-    def take_chunks(self, lane: Lane, limit: int) -> list[DueChunk]:
-        """Mark at most this many ready chunks of the lane as admitted, best first, and return them."""
+    def take_express(self, lane: Lane, window: Window) -> list[DueChunk]:
+        """Do the same for chunks of short jobs, within the room that is kept for them."""
 
     def unsent(self, jobs: Sequence[DueJob], chunks: Sequence[DueChunk]) -> None:
         """Take marks back, because the broker did not take the messages."""
@@ -60,9 +64,18 @@ class ExpiredChunk:
     """A running chunk whose holder has not been heard of for the length of a lease."""
 
     claim: ChunkClaim
-    failures: int
-    lost: int
+    attempts: Attempts
     pages_left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a job may last."""
+
+    longest_job: timedelta
+    """From when it was submitted or begun again; it ends then as if that had been its deadline."""
+    longest_wait: timedelta
+    """Without any move, unless people or hours hold it."""
 
 
 class Sweeps(Protocol):
@@ -83,8 +96,20 @@ class Sweeps(Protocol):
     def reclaim_steps(self, max_lost: int) -> int:
         """Make steps whose lease has run out due again, or fail their job after too many; return how many."""
 
+    def recall_held(self) -> int:
+        """Take back what was sent of jobs that are to wait, so that it is due when they may go on; return how many."""
+
+    def turn_hours(self) -> int:
+        """Hold the jobs whose hours have ended and let those go whose hours have begun; return how many."""
+
     def end_unwanted(self) -> list[JobId]:
         """End jobs that are to be cancelled, or whose deadline has passed, once nothing of them is in work."""
+
+    def audit(self, after: JobId | None, patience: Patience) -> tuple[JobId | None, list[JobId]]:
+        """Look at some open jobs after this one; end or set right those that nothing else would move.
+
+        Returns: where to go on the next time, None for the beginning; the jobs that were stuck.
+        """
 
 
 class ChainQueue(Protocol):

@@ -9,6 +9,7 @@ from pipeline.domain.assembly import LedgerPage
 from pipeline.domain.document import JobId, PlannedChunk
 from pipeline.domain.errors import PipelineError
 from pipeline.domain.recognition import Flag, PageOutcome
+from pipeline.domain.retry import Attempts
 from pipeline.domain.states import JobState, Step
 from pipeline.ports.documents import Inspection
 
@@ -39,8 +40,7 @@ class ClaimedJob:
     page_count: int | None
     flags: tuple[Flag, ...]
     document_key: str | None
-    failures: int
-    lost: int
+    attempts: Attempts
     created_at: datetime
 
 
@@ -51,6 +51,15 @@ class StoredOriginal:
     sha256: str
     size_bytes: int
     media_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueBounds:
+    """How many planned pages may wait or be in work."""
+
+    per_tenant: int
+    """Of a tenant whose row does not say otherwise."""
+    in_all: int
 
 
 class JobSteps(Protocol):
@@ -65,8 +74,22 @@ class JobSteps(Protocol):
     def ingested(self, claim: JobClaim, original: StoredOriginal) -> None:
         """Move on to planning."""
 
-    def planned(self, claim: JobClaim, inspection: Inspection, chunks: Sequence[PlannedChunk]) -> None:
-        """Write all pages and chunks, and set the job running, in one transaction."""
+    def check_room(self, claim: JobClaim, bounds: QueueBounds) -> None:
+        """Make sure that the queue has room for at least one page more. Raises: Rejected (`queue_full`)."""
+
+    def planned(
+        self,
+        claim: JobClaim,
+        inspection: Inspection,
+        chunks: Sequence[PlannedChunk],
+        *,
+        is_short: bool,
+        bounds: QueueBounds,
+    ) -> None:
+        """Write all pages and chunks, which share a lane, and set the job running, in one transaction.
+
+        Raises: Rejected (`queue_full`), if the queue is over its bounds with them; nothing is written then.
+        """
 
     def merged(self, claim: JobClaim, document_key: str) -> None:
         """Move on to exporting."""

@@ -1,4 +1,4 @@
-"""Jobs as those see them who submit, watch and stop them."""
+"""Jobs as those see them who submit and watch them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +21,11 @@ class Submission:
     options: Mapping[str, object] = field(default_factory=dict)
     priority: int = 0
     idempotency_key: str | None = None
+    label: str | None = None
+    """The tenant's batch that it belongs to."""
+    deadline: datetime | None = None
+    hours: str | None = None
+    """When it may run, `20:00-06:00` or `20:00-06:00 Asia/Shanghai`; UTC where no zone is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +45,12 @@ class JobStatus:
     error_code: str | None
     error_detail: str | None
     cancel_requested: bool
+    label: str | None
+    paused: bool
+    hours: str | None
+    off_hours: bool
+    """Whether it waits for its hours."""
+    deadline: datetime | None
     created_at: datetime
     finished_at: datetime | None
 
@@ -68,14 +79,10 @@ class Submissions(Protocol):
     def find(self, job_ids: Sequence[JobId]) -> list[JobStatus]:
         """Return these jobs as they are now, in the order given, without those that don't exist."""
 
-    def latest(self, limit: int, state: JobState | None = None) -> list[JobStatus]:
+    def latest(
+        self, limit: int, *, state: JobState | None = None, tenant: str | None = None, label: str | None = None
+    ) -> list[JobStatus]:
         """Return the newest jobs, newest first."""
 
     def events(self, job_id: JobId, limit: int) -> list[EventRow]:
         """Return the job's latest events, oldest first."""
-
-    def cancel(self, job_ids: Sequence[JobId]) -> list[JobId]:
-        """Ask for the jobs to be cancelled; return those that had not ended. Asking twice is safe."""
-
-    def retry(self, job_ids: Sequence[JobId]) -> list[JobId]:
-        """Begin ended jobs again and return them: all of it where no page has a result, else the pages without one."""

@@ -15,7 +15,7 @@ import structlog
 from pipeline.domain import keys
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
 from pipeline.domain.options import parse_options
-from pipeline.ports.jobs import ClaimedJob, JobSteps, StoredOriginal
+from pipeline.ports.jobs import ClaimedJob, JobSteps, QueueBounds, StoredOriginal
 from pipeline.ports.objects import ObjectStore
 from pipeline.steps.job_step import renewing
 
@@ -44,10 +44,12 @@ class Ingest:
     engines: Collection[str]
     """Names that a job may ask for."""
     media_type_of: Callable[[bytes], str]
+    queue: QueueBounds
     renew_every: timedelta
 
     def __call__(self, job: ClaimedJob) -> None:
-        """Store the job's original. Raises: Rejected, if the source or the options can't be accepted."""
+        """Store the job's original. Raises: Rejected, if the source or options can't be accepted, or nothing can."""
+        self.jobs.check_room(job.claim, self.queue)
         self._check_options(job)
         original = self._already_stored(job) or self._store(job)
         self.jobs.ingested(job.claim, original)

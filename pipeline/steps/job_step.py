@@ -11,7 +11,7 @@ import structlog
 
 from pipeline.domain.document import JobId
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected, StaleMove
-from pipeline.domain.retry import AttemptLimits, GiveUp, Retry, counts_as_lost, decide_step
+from pipeline.domain.retry import AttemptLimits, GiveUp, Retry, decide_step
 from pipeline.domain.states import JobState, Step
 from pipeline.ports.jobs import ClaimedJob, JobClaim, JobSteps
 
@@ -68,13 +68,8 @@ class StepRunner:
         return Next.STOP
 
     def _retry_or_end(self, job: ClaimedJob, error: PipelineError) -> None:
-        is_lost = counts_as_lost(error.code)
         decision = decide_step(
-            error.code,
-            failures=job.failures + (not is_lost),
-            lost=job.lost + is_lost,
-            limits=self.limits,
-            jitter=self.jitter(),
+            error.code, attempts=job.attempts.and_one(error.code), limits=self.limits, jitter=self.jitter()
         )
         match decision:
             case Retry(after=after):

@@ -11,12 +11,18 @@ import structlog
 
 from pipeline.domain.document import ChunkId
 from pipeline.domain.errors import PipelineError, StaleMove, Transient
-from pipeline.domain.retry import AttemptLimits, ChunkDecision, Retry, counts_as_lost, decide
+from pipeline.domain.retry import AttemptLimits, ChunkDecision, Retry, decide
 from pipeline.domain.states import AttemptOutcome
 from pipeline.ports.chunks import ChunkClaim, ChunkMoves, ClaimedChunk, Hold, Measured, PageEntry
 from pipeline.ports.devices import ChunkEnded, PagesFinished, PageStarted, ReadingDevice, Tick
 
 log = structlog.get_logger()
+_OUTCOME_OF = {
+    # Nothing in the rows said so: this worker is to stop.
+    Hold.GO_ON: AttemptOutcome.DRAINED,
+    Hold.PAUSE: AttemptOutcome.PAUSED,
+    Hold.CANCEL: AttemptOutcome.CANCELLED,
+}
 _PAUSE_S = 0.5
 """Between two tries to reach a database that is away."""
 
@@ -138,7 +144,7 @@ class _Watch:
             log.warning("rows_out_of_reach", chunk_id=str(self.claim.chunk_id), detail=error.message)
 
     def _obey(self, hold: Hold) -> None:
-        if hold is Hold.CANCEL:
+        if hold is not Hold.GO_ON:
             self._stop(hold)
 
     def _stop(self, why: Hold) -> None:
@@ -151,7 +157,7 @@ class _Watch:
         if not stopped:
             self._patiently(lambda: self.step.chunks.finish(self.claim, self.measured))
             return
-        outcome = AttemptOutcome.CANCELLED if self.asked_to_stop is Hold.CANCEL else AttemptOutcome.DRAINED
+        outcome = _OUTCOME_OF[self.asked_to_stop or Hold.GO_ON]
         self._patiently(lambda: self.step.chunks.hand_back(self.claim, outcome, self.measured))
 
     def fail(self, error: PipelineError) -> None:
@@ -173,11 +179,9 @@ class _Watch:
         pages_left = len(self.chunk.pages) - self.finished
         if pages_left == 0:
             return Retry(after=timedelta(0))
-        is_lost = counts_as_lost(error.code)
         return decide(
             error.code,
-            failures=self.chunk.failures + (not is_lost),
-            lost=self.chunk.lost + is_lost,
+            attempts=self.chunk.attempts.and_one(error.code),
             pages_left=pages_left,
             limits=self.step.limits,
             jitter=self.step.jitter(),

@@ -14,7 +14,7 @@ from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.options import parse_options
 from pipeline.ports.devices import DeviceInfo
 from pipeline.ports.documents import DocumentInspector
-from pipeline.ports.jobs import ClaimedJob, JobSteps
+from pipeline.ports.jobs import ClaimedJob, JobSteps, QueueBounds
 from pipeline.ports.objects import ObjectStore
 from pipeline.steps.job_step import renewing
 
@@ -26,6 +26,8 @@ class ChunkBounds:
     target: timedelta
     max_pages: int
     page_ms: int
+    short_job: timedelta
+    """A job whose chunks take no longer than this together may overtake longer ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +39,11 @@ class Split:
     inspector: DocumentInspector
     live_devices: Callable[[], Sequence[DeviceInfo]]
     bounds: ChunkBounds
+    queue: QueueBounds
     renew_every: timedelta
 
     def __call__(self, job: ClaimedJob) -> None:
-        """Plan the job's chunks. Raises: Rejected, if the document can't be opened or is over a limit."""
+        """Plan the job's chunks. Raises: Rejected, if the document can't be opened, or it or the queue is too long."""
         options = parse_options(job.options)
         with self._local_copy(job) as path:
             self.jobs.renew(job.claim)
@@ -57,7 +60,8 @@ class Split:
             page_ms=self.bounds.page_ms,
             devices=_serving(devices, lane),
         )
-        self.jobs.planned(job.claim, inspection, chunks)
+        takes = timedelta(milliseconds=sum(chunk.cost_ms for chunk in chunks))
+        self.jobs.planned(job.claim, inspection, chunks, is_short=takes <= self.bounds.short_job, bounds=self.queue)
 
     @contextmanager
     def _local_copy(self, job: ClaimedJob) -> Iterator[Path]:

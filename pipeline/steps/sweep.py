@@ -1,15 +1,15 @@
 """Sweep: find what nobody else would: messages that were lost, holders that died, jobs that nobody wants any more."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import structlog
 
-from pipeline.domain.document import Lane
+from pipeline.domain.document import JobId, Lane
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.retry import AttemptLimits, Retry, decide
-from pipeline.ports.dispatch import ChainQueue, ExpiredChunk, Sweeps
+from pipeline.ports.dispatch import ChainQueue, ExpiredChunk, Patience, Sweeps
 from pipeline.steps.admit import Admit
 
 log = structlog.get_logger()
@@ -17,6 +17,13 @@ log = structlog.get_logger()
 IO_QUEUE = "io"
 _ON_ITS_WAY = timedelta(seconds=3)
 """How long a message may take from the broker to its claim before it counts as missing."""
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where the audit of open jobs goes on."""
+
+    job_id: JobId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +34,10 @@ class Sweep:
     queue: ChainQueue
     admit: Admit
     limits: AttemptLimits
+    patience: Patience
     resend_after: timedelta
     jitter: Callable[[], float]
+    seen: Cursor = field(default_factory=Cursor)
 
     def __call__(self) -> None:
         """Set right what is wrong. Raises: Transient, when the broker or the database is away."""
@@ -38,7 +47,18 @@ class Sweep:
             log.warning("steps_reclaimed", count=reclaimed)
         for job_id in self.rows.end_unwanted():
             log.info("job_ended_unwanted", job_id=str(job_id))
+        if turned := self.rows.turn_hours():
+            log.info("hours_turned", jobs=turned)
+        if recalled := self.rows.recall_held():
+            log.info("held_work_recalled", rows=recalled)
+        self._audit()
         self._resend()
+
+    def _audit(self) -> None:
+        """Look at some more of the open jobs; a cursor leads through all of them, sweep by sweep."""
+        self.seen.job_id, stuck = self.rows.audit(self.seen.job_id, self.patience)
+        for job_id in stuck:
+            log.error("job_was_stuck", job_id=str(job_id))
 
     def _reclaim(self, expired: ExpiredChunk) -> None:
         claim = expired.claim
@@ -48,8 +68,7 @@ class Sweep:
         )
         decision = decide(
             error.code,
-            failures=expired.failures,
-            lost=expired.lost + 1,
+            attempts=expired.attempts.and_one(error.code),
             pages_left=expired.pages_left,
             limits=self.limits,
             jitter=self.jitter(),

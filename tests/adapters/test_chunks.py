@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.recognition import PageOutcome
-from pipeline.domain.retry import GiveUp, Retry, Split
+from pipeline.domain.retry import Attempts, GiveUp, Retry, Split
 from pipeline.domain.states import AttemptOutcome, ChunkState, JobState, Step
 from pipeline.ports.chunks import Hold, Measured
 from tests.rows import DEVICE, entry
@@ -64,11 +64,11 @@ def test_finished_pages_are_entered_once_and_the_next_attempt_gets_the_rest(rows
     with pytest.raises(PipelineError, match="only 0 had no outcome yet"):
         rows.chunks.record(chunk.claim, [entry(2)])
     rows.chunks.fail(chunk.claim, DIED, Retry(after=timedelta(0)), MEASURED, suspect=3)
-    [again] = rows.admissions.take_chunks(chunk.lane, 10)
+    [again] = rows.take_chunks(10, chunk.lane)
     assert again.attempt == 2
     claimed = rows.chunks.claim(again.chunk_id, 2, device_id=DEVICE)
     assert [page.number for page in claimed.pages] == [3]
-    assert (claimed.failures, claimed.lost) == (1, 0)
+    assert claimed.attempts == Attempts(failures=1)
 
 
 def test_a_chunk_does_not_finish_while_a_page_has_no_outcome(rows):
@@ -113,7 +113,7 @@ def test_exactly_one_merge_is_due_however_often_chunks_are_finished(rows):
         finished = sum(pool.map(finish, [*chunks, *reversed(chunks)]))
     assert finished == 20
     assert rows.sql("SELECT count(*) FROM event WHERE kind = 'job.merging'")[0].count == 1
-    [due] = rows.admissions.take_jobs(10)
+    [due] = rows.take_jobs(10)
     assert (due.job_id, due.step) == (job_id, Step.MERGE)
 
 
@@ -137,7 +137,7 @@ def test_a_split_sets_the_suspect_apart_and_counts_every_part(rows):
     assert [tuple(part) for part in parts] == [(2, 2), (3, 3), (4, 5)]
     [job] = rows.sql("SELECT chunks_total, chunks_remaining FROM job WHERE id = :id", id=job_id)
     assert tuple(job) == (5, 4)
-    for due in rows.admissions.take_chunks(poisoned.lane, 10):
+    for due in rows.take_chunks(10, poisoned.lane):
         rows.read(rows.chunks.claim(due.chunk_id, 1, device_id=DEVICE))
     rows.read(chunks[1])
     assert rows.state("job", job_id) == JobState.MERGING
@@ -148,22 +148,22 @@ def test_a_drained_chunk_is_due_again_and_nothing_is_counted_against_it(rows):
     _, [chunk] = rows.claimed(2)
     rows.chunks.record(chunk.claim, [entry(1)])
     rows.chunks.hand_back(chunk.claim, AttemptOutcome.DRAINED, MEASURED)
-    [due] = rows.admissions.take_chunks(chunk.lane, 10)
+    [due] = rows.take_chunks(10, chunk.lane)
     again = rows.chunks.claim(due.chunk_id, 2, device_id=DEVICE)
-    assert ([page.number for page in again.pages], again.failures, again.lost) == ([2], 0, 0)
+    assert ([page.number for page in again.pages], again.attempts) == ([2], Attempts())
 
 
 def test_who_holds_a_chunk_hears_of_a_cancel_and_the_job_ends_without_a_merge(rows):
     job_id, [first, _] = rows.claimed(2, 2)
-    rows.submissions.cancel([job_id])
+    rows.cancel([job_id])
     assert rows.chunks.look(first.claim) is Hold.CANCEL
     assert rows.chunks.renew(first.claim) is Hold.CANCEL
     assert rows.chunks.record(first.claim, [entry(1)]) is Hold.CANCEL
-    assert rows.admissions.end_unwanted() == []
+    assert rows.sweeps.end_unwanted() == []
     assert rows.state("job", job_id) == JobState.RUNNING
     for chunk in (first, _):
         rows.chunks.hand_back(chunk.claim, AttemptOutcome.CANCELLED, MEASURED)
-    assert rows.admissions.end_unwanted() == [job_id]
+    assert rows.sweeps.end_unwanted() == [job_id]
     assert rows.state("job", job_id) == JobState.CANCELLED
     assert rows.ledger.outcomes(job_id) == {PageOutcome.RECOGNISED: 1}
 

@@ -6,10 +6,11 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
+from pipeline.domain.retry import Attempts
 from pipeline.domain.states import JobState, Step
 from pipeline.ports.jobs import StoredOriginal
 from pipeline.ports.submissions import Submission
-from tests.rows import inspection, planned, unknown
+from tests.rows import BOUNDS, inspection, planned, unknown
 
 ORIGINAL = StoredOriginal(sha256="b" * 64, size_bytes=10, media_type="image/png")
 
@@ -37,7 +38,7 @@ def test_a_job_that_does_not_exist_claims_nothing(rows):
 
 def test_a_job_to_be_cancelled_claims_nothing(rows):
     job_id = rows.submitted()
-    assert rows.submissions.cancel([job_id]) == [job_id]
+    assert rows.cancel([job_id]) == [job_id]
     with pytest.raises(StaleMove):
         rows.jobs.claim(job_id, Step.INGEST, 1)
 
@@ -48,7 +49,7 @@ def test_ingest_leaves_the_job_planning_with_its_next_message_on_its_way(rows):
     assert job.state == JobState.PLANNING
     assert job.lease_owner is None
     assert job.dispatched_at is not None
-    assert rows.admissions.take_jobs(10) == []
+    assert rows.take_jobs(10) == []
 
 
 def test_planning_writes_every_page_and_chunk_in_one_move(rows):
@@ -67,7 +68,7 @@ def test_planning_twice_gives_the_same_chunk_ids(rows):
     rows.sql("DELETE FROM page; DELETE FROM chunk")
     rows.sql("UPDATE job SET state = 'planning', attempt = 5, chunks_total = NULL, chunks_remaining = NULL")
     job = rows.jobs.claim(job_id, Step.SPLIT, 6)
-    rows.jobs.planned(job.claim, inspection(4), planned(2, 2))
+    rows.jobs.planned(job.claim, inspection(4), planned(2, 2), is_short=False, bounds=BOUNDS)
     assert {row.id for row in rows.sql("SELECT id FROM chunk")} == first
 
 
@@ -92,19 +93,19 @@ def test_a_step_that_is_put_back_is_due_after_its_pause_and_counted(rows):
     job_id = rows.submitted()
     job = rows.jobs.claim(job_id, Step.INGEST, 1)
     rows.jobs.put_back(job.claim, PipelineError(ErrorCode.INTERNAL, "it broke"), timedelta(hours=1))
-    assert rows.admissions.take_jobs(10) == []
+    assert rows.take_jobs(10) == []
     rows.sql("UPDATE job SET not_before = clock_timestamp() - interval '1 s'")
-    [due] = rows.admissions.take_jobs(10)
+    [due] = rows.take_jobs(10)
     assert (due.job_id, due.step, due.attempt) == (job_id, Step.INGEST, 2)
-    assert rows.jobs.claim(job_id, Step.INGEST, 2).failures == 1
+    assert rows.jobs.claim(job_id, Step.INGEST, 2).attempts == Attempts(failures=1)
 
 
 def test_what_the_infrastructure_did_is_not_counted_against_the_document(rows):
     job_id = rows.submitted()
     job = rows.jobs.claim(job_id, Step.INGEST, 1)
     rows.jobs.put_back(job.claim, PipelineError(ErrorCode.STORE_UNAVAILABLE, "away"), timedelta(0))
-    [row] = rows.sql("SELECT failures, lost FROM job")
-    assert (row.failures, row.lost) == (0, 1)
+    [row] = rows.sql("SELECT failures, lost, waits FROM job")
+    assert (row.failures, row.lost, row.waits) == (0, 0, 1)
 
 
 def test_a_rejected_job_says_why(rows):
@@ -162,7 +163,7 @@ def test_a_bare_insert_is_a_whole_submission(rows):
     [row] = rows.sql("INSERT INTO job (source_uri) VALUES ('s3://archive/a%20b/c.pdf?versionId=3') RETURNING *")
     assert (row.tenant, row.source_name, row.state, row.options) == ("default", "c.pdf", "submitted", {})
     assert row.id.version == 7
-    [due] = rows.admissions.take_jobs(10)
+    [due] = rows.take_jobs(10)
     assert due.job_id == row.id
 
 

@@ -1,3 +1,4 @@
+from dataclasses import asdict
 from datetime import timedelta
 from itertools import pairwise
 
@@ -8,11 +9,13 @@ from hypothesis import strategies as st
 from pipeline.domain.errors import ErrorCode
 from pipeline.domain.retry import (
     AttemptLimits,
+    Attempts,
+    Counter,
     Fault,
     GiveUp,
     Retry,
     Split,
-    counts_as_lost,
+    counter_of,
     decide,
     decide_step,
     fault_of,
@@ -20,22 +23,19 @@ from pipeline.domain.retry import (
 )
 from tests.builders import STEADY
 
-LIMITS = AttemptLimits(max_attempts=3, max_lost=10)
+LIMITS = AttemptLimits(max_attempts=3, max_lost=10, max_waits=20)
 PROCESS = [ErrorCode.PROCESS_DIED, ErrorCode.STALLED, ErrorCode.OUT_OF_MEMORY]
-SERVICE = [ErrorCode.STORE_UNAVAILABLE, ErrorCode.DATABASE_UNAVAILABLE, ErrorCode.ENGINE_UNAVAILABLE]
+SERVICE = [ErrorCode.STORE_UNAVAILABLE, ErrorCode.DATABASE_UNAVAILABLE, ErrorCode.BROKER_UNAVAILABLE]
 
 
-def counted(code, failures, lost):
-    return {"failures": failures + (not counts_as_lost(code)), "lost": lost + counts_as_lost(code)}
+def chunk(code, *, pages_left=10, limits=LIMITS, jitter=0.0, **before):
+    """Decide after an attempt that followed so many in vain."""
+    attempts = Attempts(**before).and_one(code)
+    return decide(code, attempts=attempts, pages_left=pages_left, limits=limits, jitter=jitter)
 
 
-def chunk(code, *, failures=0, lost=0, pages_left=10, limits=LIMITS, jitter=0.0):
-    """Decide after an attempt that followed so many failed and lost ones."""
-    return decide(code, **counted(code, failures, lost), pages_left=pages_left, limits=limits, jitter=jitter)
-
-
-def step(code, *, failures=0, lost=0, jitter=0.0):
-    return decide_step(code, **counted(code, failures, lost), limits=LIMITS, jitter=jitter)
+def step(code, *, jitter=0.0, **before):
+    return decide_step(code, attempts=Attempts(**before).and_one(code), limits=LIMITS, jitter=jitter)
 
 
 codes = st.sampled_from(ErrorCode)
@@ -65,7 +65,7 @@ def test_a_single_page_is_tried_up_to_the_cap_and_then_given_up_with_its_cause(c
 
 
 def test_with_one_attempt_allowed_a_killer_is_split_at_once():
-    once = AttemptLimits(max_attempts=1, max_lost=1)
+    once = AttemptLimits(max_attempts=1, max_lost=1, max_waits=1)
     assert chunk(ErrorCode.PROCESS_DIED, limits=once) == Split()
     assert chunk(ErrorCode.PROCESS_DIED, pages_left=1, limits=once) == GiveUp(code=ErrorCode.PROCESS_DIED)
 
@@ -81,10 +81,22 @@ def test_a_page_fault_sets_the_page_apart_without_another_try():
     assert chunk(ErrorCode.PAGE_DAMAGED, pages_left=1) == GiveUp(code=ErrorCode.PAGE_DAMAGED)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.LEASE_EXPIRED, *SERVICE])
-def test_losses_do_not_use_up_the_attempts_of_the_work_itself(code):
-    assert isinstance(chunk(code, failures=2, lost=8), Retry)
-    assert isinstance(chunk(ErrorCode.INTERNAL, failures=0, lost=9), Retry)
+@pytest.mark.parametrize(
+    ("code", "counter"),
+    [
+        (ErrorCode.PROCESS_DIED, Counter.FAILURES),
+        (ErrorCode.INTERNAL, Counter.FAILURES),
+        (ErrorCode.LEASE_EXPIRED, Counter.LOST),
+        (ErrorCode.ENGINE_UNAVAILABLE, Counter.LOST),
+        (ErrorCode.STORE_UNAVAILABLE, Counter.WAITS),
+    ],
+)
+def test_each_kind_of_fault_uses_up_its_own_count_and_no_other(code, counter):
+    last = {Counter.FAILURES: 2, Counter.LOST: 9, Counter.WAITS: 19}
+    others = {other.value: count for other, count in last.items() if other is not counter}
+    assert counter_of(code) is counter
+    assert isinstance(chunk(code, pages_left=1, **others), Retry)
+    assert isinstance(chunk(code, pages_left=1, **{counter.value: last[counter]}), GiveUp)
 
 
 def test_a_chunk_that_takes_workers_down_time_and_again_is_split():
@@ -94,7 +106,11 @@ def test_a_chunk_that_takes_workers_down_time_and_again_is_split():
 
 @pytest.mark.parametrize("code", SERVICE)
 def test_a_service_that_stays_away_is_never_blamed_on_a_page(code):
-    assert chunk(code, lost=9) == GiveUp(code=code)
+    assert chunk(code, waits=19) == GiveUp(code=code)
+
+
+def test_an_engine_that_no_worker_can_run_is_given_up_with_that_cause():
+    assert chunk(ErrorCode.ENGINE_UNAVAILABLE, lost=9) == GiveUp(code=ErrorCode.ENGINE_UNAVAILABLE)
 
 
 @pytest.mark.parametrize("code", [c for c in ErrorCode if fault_of(c) in (Fault.DOCUMENT, Fault.ENDED)])
@@ -112,19 +128,21 @@ def test_a_chunk_is_only_split_while_it_has_pages_to_divide(code, failures, lost
 @STEADY
 @given(codes, st.integers(0, 50))
 def test_failing_for_ever_ends_within_the_caps(code, pages_left):
-    failures = lost = 0
-    while isinstance(chunk(code, failures=failures, lost=lost, pages_left=pages_left), Retry):
-        failures, lost = (failures, lost + 1) if counts_as_lost(code) else (failures + 1, lost)
-        assert failures < LIMITS.max_attempts
-        assert lost < LIMITS.max_lost
+    attempts = Attempts()
+    while isinstance(chunk(code, **asdict(attempts), pages_left=pages_left), Retry):
+        attempts = attempts.and_one(code)
+        assert attempts.failures < LIMITS.max_attempts
+        assert attempts.lost < LIMITS.max_lost
+        assert attempts.waits < LIMITS.max_waits
 
 
 @STEADY
-@given(codes, counts, counts, jitters)
-def test_waits_lie_between_the_first_and_the_longest(code, failures, lost, jitter):
-    decision = chunk(code, failures=failures, lost=lost, limits=AttemptLimits(max_attempts=99, max_lost=99))
+@given(codes, counts, jitters)
+def test_waits_lie_between_the_first_and_the_longest(code, before, jitter):
+    limits = AttemptLimits(max_attempts=99, max_lost=99, max_waits=99)
+    decision = chunk(code, **{counter_of(code).value: before}, limits=limits, jitter=jitter)
     if isinstance(decision, Retry):
-        shortest, longest = (1, 60) if counts_as_lost(code) else (0.5, 10)
+        shortest, longest = (0.5, 10) if counter_of(code) is Counter.FAILURES else (1, 60)
         assert timedelta(seconds=shortest) <= decision.after <= timedelta(seconds=longest)
 
 
@@ -136,24 +154,24 @@ def test_waits_grow_and_half_of_each_is_left_to_chance():
 
 
 @pytest.mark.parametrize(
-    ("code", "failures", "lost", "expected"),
+    ("code", "before", "expected"),
     [
-        (ErrorCode.INTERNAL, 0, 0, Retry(after=timedelta(seconds=0.5))),
-        (ErrorCode.INTERNAL, 2, 0, GiveUp(code=ErrorCode.INTERNAL)),
-        (ErrorCode.STORE_UNAVAILABLE, 2, 8, Retry(after=timedelta(seconds=30))),
-        (ErrorCode.STORE_UNAVAILABLE, 0, 9, GiveUp(code=ErrorCode.STORE_UNAVAILABLE)),
-        (ErrorCode.LEASE_EXPIRED, 0, 9, GiveUp(code=ErrorCode.TOO_MANY_ATTEMPTS)),
-        (ErrorCode.PASSWORD_REQUIRED, 0, 0, GiveUp(code=ErrorCode.PASSWORD_REQUIRED)),
-        (ErrorCode.LEDGER_BROKEN, 0, 0, GiveUp(code=ErrorCode.LEDGER_BROKEN)),
+        (ErrorCode.INTERNAL, {}, Retry(after=timedelta(seconds=0.5))),
+        (ErrorCode.INTERNAL, {"failures": 2}, GiveUp(code=ErrorCode.INTERNAL)),
+        (ErrorCode.STORE_UNAVAILABLE, {"failures": 2, "lost": 9, "waits": 8}, Retry(after=timedelta(seconds=30))),
+        (ErrorCode.STORE_UNAVAILABLE, {"waits": 19}, GiveUp(code=ErrorCode.STORE_UNAVAILABLE)),
+        (ErrorCode.LEASE_EXPIRED, {"lost": 9}, GiveUp(code=ErrorCode.TOO_MANY_ATTEMPTS)),
+        (ErrorCode.PASSWORD_REQUIRED, {}, GiveUp(code=ErrorCode.PASSWORD_REQUIRED)),
+        (ErrorCode.LEDGER_BROKEN, {}, GiveUp(code=ErrorCode.LEDGER_BROKEN)),
     ],
 )
-def test_a_step_is_tried_again_or_given_up(code, failures, lost, expected):
-    assert step(code, failures=failures, lost=lost) == expected
+def test_a_step_is_tried_again_or_given_up(code, before, expected):
+    assert step(code, **before) == expected
 
 
 def test_limits_that_allow_no_attempt_are_refused():
     with pytest.raises(ValueError, match="at least one"):
-        AttemptLimits(max_attempts=0, max_lost=1)
+        AttemptLimits(max_attempts=0, max_lost=1, max_waits=1)
 
 
 unfinished = st.sets(st.integers(1, 120), min_size=1, max_size=60).map(sorted)

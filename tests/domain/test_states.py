@@ -3,7 +3,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pipeline.domain.states import CHUNK_MOVES, JOB_MOVES, STEP_OF, ChunkState, JobState, Step, chain_from
+from pipeline.domain.states import BEGINS_AGAIN, CHUNK_MOVES, JOB_MOVES, STEP_OF, ChunkState, JobState, Step, chain_from
 from tests.builders import STEADY
 
 TABLES = [(JobState, JOB_MOVES), (ChunkState, CHUNK_MOVES)]
@@ -60,8 +60,21 @@ def test_a_document_is_only_rejected_before_it_is_recognised():
 
 
 def test_only_a_running_chunk_ends_with_a_result_or_without_hope():
-    for end in (ChunkState.DONE, ChunkState.SPLIT, ChunkState.DEAD):
+    for end in (ChunkState.DONE, ChunkState.SPLIT):
         assert [state for state in ChunkState if end in CHUNK_MOVES[state]] == [ChunkState.RUNNING]
+
+
+def test_a_chunk_that_nobody_takes_may_be_given_up_from_wherever_it_waits():
+    for state in ChunkState:
+        assert state.is_terminal or ChunkState.DEAD in CHUNK_MOVES[state]
+
+
+def test_only_what_has_ended_is_begun_again_and_nothing_that_was_rejected_goes_on_half_way():
+    assert set(BEGINS_AGAIN) == {state for state in JobState if state.is_terminal}
+    for beginnings in BEGINS_AGAIN.values():
+        assert not any(beginning.is_terminal for beginning in beginnings)
+        assert JobState.SUBMITTED in beginnings
+    assert BEGINS_AGAIN[JobState.REJECTED] == {JobState.SUBMITTED}
 
 
 def test_each_step_of_a_job_follows_from_the_one_before_it_in_the_chain():

@@ -14,6 +14,7 @@ POSSIBLE = f"""
         VALUES ('{CHUNK}', '{JOB}', 0, 1, 2, 'cpu', 1000);
     INSERT INTO chunk_attempt (chunk_id, attempt, owner, device_id) VALUES ('{CHUNK}', 1, 'worker', 'here/cpu:0');
     INSERT INTO page (job_id, number, class) VALUES ('{JOB}', 1, 'scan');
+    INSERT INTO batch (tenant, label) VALUES ('museum', 'box-17');
     INSERT INTO device (id, host, name, kind, lanes) VALUES ('here/cpu:0', 'here', 'cpu:0', 'cpu', '["cpu"]');
 """
 
@@ -29,6 +30,12 @@ IMPOSSIBLE = {
     "job_chunks_counted": "UPDATE job SET chunks_total = 1, chunks_remaining = 2",
     "job_finished_when_terminal": "UPDATE job SET state = 'succeeded'",
     "job_failure_has_cause": "UPDATE job SET state = 'failed', finished_at = now()",
+    "job_hours_form": "UPDATE job SET hours = '20:00_06:00'",
+    "job_lane_known": "UPDATE job SET lane = 'fast'",
+    "tenant_weight_positive": "UPDATE tenant SET weight = 0",
+    "tenant_bound_not_negative": "UPDATE tenant SET max_queued_pages = -1",
+    "batch_priority_range": "UPDATE batch SET priority = -101",
+    "batch_hours_form": "UPDATE batch SET hours = 'at night'",
     "chunk_range_not_empty": "UPDATE chunk SET last_page = 0",
     "chunk_lane_known": "UPDATE chunk SET lane = 'fast'",
     "chunk_state_known": "UPDATE chunk SET state = 'lost'",

@@ -18,6 +18,8 @@ GRANTED = {
     "options": '{"lane": "cpu"}',
     "priority": 5,
     "idempotency_key": "box-1",
+    "label": "box-17",
+    "hours": "20:00-06:00 Asia/Shanghai",
     "deadline": "2999-01-01T00:00:00Z",
 }
 COLUMNS = {name: [column.name for column in table.columns] for name, table in Base.metadata.tables.items()}
@@ -115,9 +117,14 @@ def test_tenants_do_not_see_each_other(log_in: Callable[[], Login], owner: psyco
         assert tenant.execute("SELECT tenant FROM job").fetchone() == (tenant.info.user,)
 
 
-def test_only_jobs_pages_and_events_can_be_read(submitter: Login) -> None:
+def test_only_jobs_batches_pages_and_events_can_be_read(submitter: Login) -> None:
     reads = [SQL("SELECT * FROM {}").format(Identifier(table)) for table in sorted(COLUMNS)]
-    assert allowed(submitter, reads) == ['SELECT * FROM "event"', 'SELECT * FROM "job"', 'SELECT * FROM "page"']
+    assert allowed(submitter, reads) == [
+        'SELECT * FROM "batch"',
+        'SELECT * FROM "event"',
+        'SELECT * FROM "job"',
+        'SELECT * FROM "page"',
+    ]
 
 
 def test_nothing_can_be_changed(submitter: Login) -> None:

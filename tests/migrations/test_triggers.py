@@ -54,6 +54,7 @@ def test_every_move_leaves_an_event_with_who_made_it(owner: psycopg.Connection) 
     assert owner.execute("SELECT kind, actor, detail FROM event ORDER BY id").fetchall() == [
         ("job.submitted", "a person", {"attempt": 0}),
         ("job.planning", "a person", {"from": "submitted", "attempt": 1}),
+        ("job.control", "a person", {"priority": 7}),
         ("job.rejected", "a person", {"from": "planning", "attempt": 1, "error_code": "damaged"}),
     ]
 
@@ -74,7 +75,13 @@ def test_the_bell_rings_for_what_the_dispatcher_has_to_do(owner: psycopg.Connect
     owner.execute("LISTEN muniment")
     job = insert(owner)
     assert heard(owner) == ["submitted"]
-    for change in ("cancel_requested = true", "paused = true", "priority = 5", "deadline = now()"):
+    for change in (
+        "cancel_requested = true",
+        "paused = true",
+        "priority = 5",
+        "deadline = now()",
+        "hours = '01:00-02:00'",
+    ):
         owner.execute(f"UPDATE job SET {change} WHERE id = %s", [job])
         assert heard(owner) == ["control"], change
     owner.execute("UPDATE job SET state = 'planning' WHERE id = %s", [job])
@@ -92,3 +99,65 @@ def test_a_removed_job_takes_all_that_belongs_to_it_along(owner: psycopg.Connect
     owner.execute("INSERT INTO page (job_id, number, class) VALUES (%s, 1, 'scan')", [job])
     owner.execute("DELETE FROM job WHERE id = %s", [job])
     assert owner.execute("SELECT (SELECT count(*) FROM page), (SELECT count(*) FROM event)").fetchone() == (0, 0)
+
+
+def test_jobs_take_over_what_stands_on_their_batch_and_follow_its_changes(owner: psycopg.Connection) -> None:
+    owner.execute("INSERT INTO batch (tenant, label, paused, priority) VALUES ('default', 'box-17', true, 7)")
+    owner.execute("INSERT INTO job (source_uri, label) VALUES ('s3://box/1.pdf', 'box-17')")
+    owner.execute("INSERT INTO job (source_uri, label, tenant) VALUES ('s3://box/2.pdf', 'box-17', 'museum')")
+    seen = "SELECT tenant, paused, priority, hours FROM job ORDER BY source_uri"
+    assert owner.execute(seen).fetchall() == [("default", True, 7, None), ("museum", False, 0, None)]
+    owner.execute("UPDATE batch SET paused = false, hours = '20:00-06:00' WHERE tenant = 'default'")
+    assert owner.execute(seen).fetchall() == [("default", False, 7, "20:00-06:00"), ("museum", False, 0, None)]
+    assert owner.execute("SELECT tenant, label FROM batch ORDER BY tenant").fetchall() == [
+        ("default", "box-17"),
+        ("museum", "box-17"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hours", "at", "within"),
+    [
+        ("20:00-06:00", "2026-03-01 19:59:59Z", False),
+        ("20:00-06:00", "2026-03-01 20:00Z", True),
+        ("20:00-06:00", "2026-03-01 05:59:59Z", True),
+        ("20:00-06:00", "2026-03-01 06:00Z", False),
+        ("09:00-17:30", "2026-03-01 17:29Z", True),
+        ("09:00-17:30", "2026-03-01 08:59Z", False),
+        ("00:00-00:00", "2026-03-01 12:00Z", True),
+        ("20:00-06:00 Asia/Shanghai", "2026-03-01 12:00Z", True),
+        ("20:00-06:00 Asia/Shanghai", "2026-03-01 22:00Z", False),
+        # Summer time: 06:00 in Zurich is 04:00 UTC in July and 05:00 in January.
+        ("20:00-06:00 Europe/Zurich", "2026-07-01 04:30Z", False),
+        ("20:00-06:00 Europe/Zurich", "2026-01-01 04:30Z", True),
+        (None, "2026-01-01 04:30Z", True),
+    ],
+)
+def test_hours_are_read_in_their_zone_and_may_pass_midnight(
+    owner: psycopg.Connection, hours: str | None, at: str, within: bool
+) -> None:
+    assert owner.execute("SELECT muniment_within(%s, %s::timestamptz)", [hours, at]).fetchone() == (within,)
+
+
+def test_a_zone_that_does_not_exist_is_refused_with_the_row(owner: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="Nowhere"):
+        owner.execute("INSERT INTO job (source_uri, hours) VALUES ('s3://box/1.pdf', '20:00-06:00 Nowhere')")
+
+
+def test_a_tenants_queued_pages_are_counted_from_planning_to_the_end(owner: psycopg.Connection) -> None:
+    job = insert(owner)
+
+    def queued() -> int:
+        (pages,) = owner.execute("SELECT queued_pages FROM tenant WHERE name = 'default'").fetchone() or (None,)
+        return int(pages)
+
+    assert queued() == 0
+    owner.execute("UPDATE job SET state = 'running', page_count = 12 WHERE id = %s", [job])
+    assert queued() == 12
+    owner.execute("UPDATE job SET state = 'merging' WHERE id = %s", [job])
+    assert queued() == 12
+    owner.execute("UPDATE job SET state = 'succeeded', finished_at = now() WHERE id = %s", [job])
+    assert queued() == 0
+    owner.execute("UPDATE job SET state = 'running', finished_at = NULL WHERE id = %s", [job])
+    owner.execute("DELETE FROM job WHERE id = %s", [job])
+    assert queued() == 0

@@ -1,0 +1,187 @@
+"""`cancel`, `pause`, `resume`, `change`, `retry`, `tenants`: what becomes of jobs that are there already."""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pipeline.commands.options import TIME_FORMS, as_utc
+
+if TYPE_CHECKING:
+    from pipeline.domain.document import JobId
+    from pipeline.ports.control import Change, Target
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _whom(command: Command) -> Command:
+    """Add the ways to say whom a command concerns, which gets them by way of `_target`."""
+    for option in (
+        click.option("--tenant", help="All open jobs of this tenant; with --label, whose label it is."),
+        click.option("--label", help="All open jobs of this batch, and those that join it later."),
+        click.argument("job_ids", nargs=-1, metavar="[JOB_ID...]"),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("cancel")
+@_whom
+def cancel_command(job_ids: tuple[str, ...], label: str | None, tenant: str | None) -> None:
+    """Cancel jobs; pages in work are finished first, what is finished stays.
+
+    Jobs that join the batch or the tenant later are not concerned.
+    """
+    from pipeline.commands.access import open_access
+
+    target = _target(job_ids, label, tenant)
+    with open_access() as access:
+        _report(job_ids, access.control.cancel(target), "to be cancelled")
+
+
+@click.command("pause")
+@_whom
+def pause_command(job_ids: tuple[str, ...], label: str | None, tenant: str | None) -> None:
+    """Let jobs wait; pages in work are finished first, what is finished stays."""
+    from pipeline.ports.control import Change
+
+    _change(job_ids, _target(job_ids, label, tenant), Change(paused=True), "paused")
+
+
+@click.command("resume")
+@_whom
+def resume_command(job_ids: tuple[str, ...], label: str | None, tenant: str | None) -> None:
+    """Let what was paused go on."""
+    from pipeline.ports.control import Change
+
+    _change(job_ids, _target(job_ids, label, tenant), Change(paused=False), "may go on")
+
+
+@click.command("change")
+@_whom
+@click.option("--priority", type=click.IntRange(-100, 100), help="Higher goes first.")
+@click.option("--deadline", type=click.DateTime(TIME_FORMS), help="When they are to be done, UTC; they end then.")
+@click.option("--hours", help="When they may run: 20:00-06:00, 20:00-06:00 Asia/Shanghai, or any.")
+def change_command(
+    *,
+    job_ids: tuple[str, ...],
+    label: str | None,
+    tenant: str | None,
+    priority: int | None,
+    deadline: datetime | None,
+    hours: str | None,
+) -> None:
+    """Change the priority, deadline or hours of open jobs."""
+    from pipeline.ports.control import Change
+
+    change = Change(priority=priority, deadline=as_utc(deadline), hours=hours)
+    if change == Change():
+        raise click.UsageError("say what to change: --priority, --deadline or --hours")
+    _change(job_ids, _target(job_ids, label, tenant), change, "changed")
+
+
+@click.command("retry")
+@click.argument("job_ids", nargs=-1, metavar="[JOB_ID...]")
+@click.option("--all", "from_the_beginning", is_flag=True, help="All pages, also those that have a result.")
+@click.option("--chunk", "chunk_ids", multiple=True, help="Only this chunk of an ended job; repeatable.")
+@click.option("--engine", help="Which recogniser reads what is done again.")
+@click.option("--dpi", type=click.FloatRange(36, 1200), help="What it is rendered at.")
+def retry_command(
+    job_ids: tuple[str, ...],
+    from_the_beginning: bool,
+    chunk_ids: tuple[str, ...],
+    engine: str | None,
+    dpi: float | None,
+) -> None:
+    """Begin ended jobs again: their failed or missing pages, or all of it where no page has a result.
+
+    Pages that have a result keep it, unless --all is given; the outputs are written again.
+    """
+    from pipeline.commands.access import open_access, parse_id
+    from pipeline.domain.document import ChunkId
+    from pipeline.engines.registry import names
+    from pipeline.ports.control import Again
+
+    if engine is not None and engine not in names():
+        raise click.UsageError(f"there is no engine {engine}; there are {', '.join(names())}")
+    if bool(job_ids) == bool(chunk_ids):
+        raise click.UsageError("name either jobs or chunks")
+    if chunk_ids and from_the_beginning:
+        raise click.UsageError("--all is for whole jobs")
+    options: dict[str, object] = {"engine": engine, "dpi": dpi}
+    asked = {name: value for name, value in options.items() if value is not None}
+    with open_access() as access:
+        if job_ids:
+            again = Again(from_the_beginning=from_the_beginning, options=asked)
+            _report(job_ids, access.control.retry([parse_id(job_id) for job_id in job_ids], again), "begun again")
+            return
+        for chunk_id in chunk_ids:
+            job_id = access.control.job_of(parse_id(chunk_id))
+            if job_id is None:
+                raise click.UsageError(f"there is no chunk {chunk_id}")
+            again = Again(chunk_ids=(ChunkId(parse_id(chunk_id)),), options=asked)
+            _report([str(job_id)], access.control.retry([job_id], again), "begun again")
+
+
+@click.group("tenants", invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a tenant.")
+@click.pass_context
+def tenants_command(context: click.Context, as_json: bool) -> None:
+    """List tenants: weight, what they have queued, and how much they may."""
+    from dataclasses import asdict
+
+    from pipeline.commands.access import open_access
+
+    if context.invoked_subcommand:
+        return
+    with open_access() as access:
+        found = access.control.tenants()
+    for tenant in found:
+        if as_json:
+            click.echo(json.dumps(asdict(tenant), ensure_ascii=False))
+            continue
+        bound = "" if tenant.max_queued_pages is None else f" of {tenant.max_queued_pages}"
+        state = "  paused" if tenant.paused else ""
+        click.echo(
+            f"{tenant.name:20}  weight {tenant.weight:g}  {tenant.open_jobs} open jobs"
+            f"  {tenant.queued_pages}{bound} pages queued{state}"
+        )
+
+
+@tenants_command.command("set")
+@click.argument("name")
+@click.option("--weight", type=click.FloatRange(min=0, min_open=True), help="Share of the devices beside the others.")
+@click.option("--max-queued-pages", type=click.IntRange(min=0), help="Planned pages that its open jobs may have.")
+def set_command(name: str, weight: float | None, max_queued_pages: int | None) -> None:
+    """Set a tenant's weight or bound; it need not have jobs yet."""
+    from pipeline.commands.access import open_access
+
+    if weight is None and max_queued_pages is None:
+        raise click.UsageError("say what to set: --weight or --max-queued-pages")
+    with open_access() as access:
+        access.control.set_tenant(name, weight=weight, max_queued_pages=max_queued_pages)
+
+
+def _target(job_ids: tuple[str, ...], label: str | None, tenant: str | None) -> "Target":
+    from pipeline.commands.access import parse_id
+    from pipeline.ports.control import Target
+
+    if bool(job_ids) == bool(label or tenant):
+        raise click.UsageError("name jobs, or a --label, or a --tenant")
+    return Target(job_ids=tuple(parse_id(job_id) for job_id in job_ids), label=label, tenant=tenant or "default")
+
+
+def _change(job_ids: tuple[str, ...], target: "Target", change: "Change", what: str) -> None:
+    from pipeline.commands.access import open_access
+
+    with open_access() as access:
+        _report(job_ids, access.control.change(target, change), what)
+
+
+def _report(asked: Sequence[str], changed: "Sequence[JobId]", what: str) -> None:
+    for job_id in changed:
+        click.echo(f"{job_id}: {what}")
+    if unchanged := [job_id for job_id in asked if job_id.lower() not in map(str, changed)]:
+        raise click.ClickException(f"nothing to do for {', '.join(unchanged)}: see `muniment show`")
