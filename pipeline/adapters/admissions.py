@@ -44,6 +44,7 @@ _CHUNKS_IN_FLIGHT = text("""
     WHERE lane = :lane AND state IN ('admitted', 'running') AND is_express = :express
 """)
 # Of a job that runs and has nothing ready all chunks are in flight, so the window bounds how many such are passed over.
+# The order is the index's and no more: to sort jobs of the same moment, a whole batch would have to be read and locked.
 _DUE_CHUNKS = """
     SELECT tenant.name AS tenant, due.* FROM tenant CROSS JOIN LATERAL (
         SELECT ready.*, job.priority, job.created_at AS since FROM job CROSS JOIN LATERAL (
@@ -55,7 +56,7 @@ _DUE_CHUNKS = """
         ) AS ready
         WHERE job.lane = :lane AND job.tenant = tenant.name AND job.state = 'running'
             AND NOT (job.paused OR job.cancel_requested OR job.off_hours)
-        ORDER BY job.priority DESC, job.created_at, ready.ordinal LIMIT :most
+        ORDER BY job.priority DESC, job.created_at LIMIT :most
     ) AS due WHERE NOT tenant.paused
 """
 _DUE_SHORT = _DUE_CHUNKS.replace("job.state = 'running'", "job.state = 'running' AND job.is_short")
@@ -90,9 +91,9 @@ class PostgresAdmissions:
         with transaction(self._engine) as connection:
             question = _Question(queue=_IO, in_flight=_JOBS_IN_FLIGHT, due=_DUE_JOBS, values={})
             chosen = _chosen(connection, question, window)
-            connection.execute(
-                update(Job).where(Job.id.in_([row.id for row in chosen])).values(dispatched_at=NOW, not_before=None)
-            )
+            if chosen:
+                ids = [row.id for row in chosen]
+                connection.execute(update(Job).where(Job.id.in_(ids)).values(dispatched_at=NOW, not_before=None))
         return [due_job(row) for row in chosen]
 
     def take_chunks(self, lane: Lane, window: Window) -> list[DueChunk]:
@@ -108,11 +109,12 @@ class PostgresAdmissions:
         question = _Question(queue=str(lane), in_flight=_CHUNKS_IN_FLIGHT, due=due, values=values)
         with transaction(self._engine) as connection:
             chosen = _chosen(connection, question, window)
-            connection.execute(
-                update(Chunk)
-                .where(Chunk.id.in_([row.id for row in chosen]))
-                .values(state=ChunkState.ADMITTED, dispatched_at=NOW, is_express=express)
-            )
+            if chosen:
+                connection.execute(
+                    update(Chunk)
+                    .where(Chunk.id.in_([row.id for row in chosen]))
+                    .values(state=ChunkState.ADMITTED, dispatched_at=NOW, is_express=express)
+                )
         return [
             DueChunk(
                 chunk_id=ChunkId(row.id),

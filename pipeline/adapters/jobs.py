@@ -41,7 +41,7 @@ class PostgresJobSteps:
                 Job.lease_owner.is_(None),
                 ~or_(Job.cancel_requested, Job.paused, Job.off_hours, PAUSED_TENANT),
             )
-            .values(attempt=attempt, lease_owner=self._owner, lease_until=NOW + self._lease)
+            .values(attempt=attempt, lease_owner=self._owner, lease_until=NOW + self._lease, dispatched_at=NOW)
             .returning(Job)
         )
         with transaction(self._engine) as connection:

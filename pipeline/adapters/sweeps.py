@@ -134,7 +134,8 @@ class PostgresSweeps:
 
     def reclaim_steps(self, max_lost: int) -> int:
         """Make steps whose lease has run out due again, or fail their job after too many; return how many."""
-        expired = and_(_STEPPING, Job.lease_until < NOW)
+        # That a job which is held was sent adds nothing but the index of what was sent.
+        expired = and_(_STEPPING, Job.dispatched_at.is_not(None), Job.lease_until < NOW)
         freed = {"lease_owner": None, "lease_until": None, "dispatched_at": None}
         with transaction(self._engine) as connection:
             failed = connection.execute(

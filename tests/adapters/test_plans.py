@@ -1,0 +1,99 @@
+"""No statement that dispatchers and workers run all the time reads a whole table, however small the tables are here."""
+
+from contextlib import contextmanager
+from datetime import timedelta
+
+from sqlalchemy import event
+
+from pipeline.domain.document import Lane
+from pipeline.domain.errors import ErrorCode, PipelineError
+from pipeline.domain.retry import Retry
+from pipeline.domain.states import Step
+from pipeline.ports.chunks import Measured
+from pipeline.ports.control import Change, Target
+from pipeline.ports.dispatch import Patience
+from tests.rows import DEVICE, window
+
+LARGE = ("job", "chunk", "page", "event", "chunk_attempt")
+AT_ONCE = timedelta(0)
+
+
+@contextmanager
+def recorded(engine):
+    statements = {}
+
+    def note(_connection, _cursor, statement, values, _context, many):
+        statements.setdefault(statement, values[0] if many else values)
+
+    event.listen(engine, "before_cursor_execute", note)
+    yield statements
+    event.remove(engine, "before_cursor_execute", note)
+
+
+def plans(engine, statements):
+    """Yield how each statement would be run if reading whole tables and sorting them were as slow as on large ones."""
+    with engine.connect() as connection:
+        cursor = connection.connection.cursor()
+        cursor.execute("SET enable_seqscan = off; SET enable_sort = off; SET enable_incremental_sort = off")
+        for statement, values in statements.items():
+            if statement.lstrip().split()[0] in ("SELECT", "UPDATE", "WITH"):
+                cursor.execute("EXPLAIN (COSTS OFF) " + statement, values)
+                yield statement, "\n".join(row[0] for row in cursor.fetchall())
+
+
+def reads_whole(plan):
+    return [table for table in LARGE if f"Seq Scan on {table}" in plan]
+
+
+def everything(rows):
+    """Do once what is done all the time."""
+    job_id = rows.running(2, 1, 1)
+    rows.running(1, is_short=True)
+    rows.admissions.take_jobs(window(4))
+    rows.admissions.take_express(Lane.CPU, window(1))
+    first, second, *_ = [
+        rows.chunks.claim(due.chunk_id, due.attempt, device_id=DEVICE)
+        for due in rows.admissions.take_chunks(Lane.CPU, window(4))
+    ]
+    rows.chunks.renew(first.claim)
+    rows.chunks.look(first.claim)
+    rows.read(first)
+    rows.chunks.fail(
+        second.claim, PipelineError(ErrorCode.INTERNAL, "no"), Retry(after=AT_ONCE), Measured(), suspect=None
+    )
+    step = rows.submitted()
+    rows.admissions.take_jobs(window(4))
+    claim = rows.jobs.claim(step, Step.INGEST, 1).claim
+    rows.jobs.renew(claim)
+    rows.sweeps.expired_chunks()
+    rows.sweeps.reclaim_steps(3)
+    rows.sweeps.end_unwanted()
+    rows.sweeps.turn_hours()
+    rows.sweeps.recall_held()
+    rows.sweeps.audit(job_id, Patience(longest_job=timedelta(days=1), longest_wait=timedelta(days=1)))
+    rows.sweeps.unstarted_jobs(AT_ONCE)
+    rows.sweeps.unstarted_chunks(Lane.CPU, AT_ONCE)
+    rows.cancel([job_id])
+    rows.sweeps.end_unwanted()
+    rows.control.change(Target(label="box-17"), Change(paused=True))
+    rows.submissions.find([job_id])
+    rows.submissions.latest(20)
+    rows.submissions.events(job_id, 20)
+    list(rows.ledger.pages(job_id))
+
+
+def test_every_hot_statement_finds_its_rows_by_an_index(rows):
+    with recorded(rows.engine) as statements:
+        everything(rows)
+    assert len(statements) > 30
+    explained = dict(plans(rows.engine, statements))
+    assert {statement: plan for statement, plan in explained.items() if reads_whole(plan)} == {}
+
+
+def test_admission_takes_its_order_from_the_index(rows):
+    with recorded(rows.engine) as statements:
+        everything(rows)
+    admissions = [plan for statement, plan in plans(rows.engine, statements) if "SKIP LOCKED" in statement]
+    assert len(admissions) >= 3
+    for plan in admissions:
+        assert "Sort" not in plan, plan
