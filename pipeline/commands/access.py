@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 from pipeline.adapters.control import PostgresControl
 from pipeline.adapters.database import connect
 from pipeline.adapters.objects import S3Objects
+from pipeline.adapters.reasons import PostgresReasons
 from pipeline.adapters.submissions import PostgresSubmissions
 from pipeline.domain import keys
 from pipeline.domain.document import JobId
@@ -38,6 +39,7 @@ class Access:
         self.engine: Engine = connect(settings.database.url.get_secret_value(), actor="muniment cli")
         self.submissions = PostgresSubmissions(self.engine)
         self.control = PostgresControl(self.engine)
+        self.reasons = PostgresReasons(self.engine)
         self.objects = S3Objects(settings.objects)
 
     def upload(self, path: Path) -> str:

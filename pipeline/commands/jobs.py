@@ -90,20 +90,21 @@ def jobs_command(state: str | None, tenant: str | None, label: str | None, limit
 @click.argument("job_id")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def show_command(job_id: str, as_json: bool) -> None:
-    """Show a job: state, pages by outcome, error, outputs and its trail."""
+    """Show a job: state, what it waits for, pages by outcome, error, outputs and its trail."""
     from pipeline.commands.access import open_access
 
     with open_access() as access:
         status = access.job(job_id)
         events = access.submissions.events(status.job_id, limit=200)
+        described = _as_json(status) | {"waits_for": access.reasons.waits_for(status.job_id)}
     if as_json:
         trail = [
             {"at": event.at.isoformat(), "actor": event.actor, "kind": event.kind, "detail": event.detail}
             for event in events
         ]
-        click.echo(json.dumps(_as_json(status) | {"events": trail}, ensure_ascii=False, indent=2))
+        click.echo(json.dumps(described | {"events": trail}, ensure_ascii=False, indent=2))
         return
-    for name, value in _as_json(status).items():
+    for name, value in described.items():
         click.echo(f"{name:12} {value if not isinstance(value, dict) else _pairs(value)}")
     for event in events:
         click.echo(f"{event.at:%H:%M:%S}  {event.kind:16} {event.actor}  {_pairs(event.detail)}")
