@@ -20,6 +20,7 @@ class ErrorCode(StrEnum):
     TOO_MANY_PAGES = "too_many_pages"
     PAGE_TOO_LARGE = "page_too_large"
     DECOMPRESSION_BOMB = "decompression_bomb"
+    DOES_NOT_FIT = "does_not_fit"
     # Nobody's fault: there is no room for it now.
     QUEUE_FULL = "queue_full"
     # One page's fault: that page ends as failed, its document goes on.

@@ -237,6 +237,7 @@ _FAULTS = {
     ErrorCode.DAMAGED: Fault.DOCUMENT,
     ErrorCode.PASSWORD_REQUIRED: Fault.DOCUMENT,
     ErrorCode.ZERO_PAGES: Fault.DOCUMENT,
+    ErrorCode.DOES_NOT_FIT: Fault.DOCUMENT,
     ErrorCode.TOO_MANY_PAGES: Fault.DOCUMENT,
     # These two may be said of a document or of a single page; what helps the page is right for both.
     ErrorCode.PAGE_TOO_LARGE: Fault.PAGE,
