@@ -23,6 +23,7 @@ _COMMANDS = {
     "change": ("control", "Change the priority, deadline or hours of jobs."),
     "retry": ("control", "Begin ended jobs again; pages that have a result keep it."),
     "tenants": ("control", "List tenants, or set what one may have."),
+    "devices": ("devices", "Show devices; `drain` and `resume` them."),
     "doctor": ("doctor", "Check this installation and say what to do."),
     "db": ("database", "Manage the database's schema."),
     "worker": ("processes", "Run one Celery worker."),

@@ -167,6 +167,12 @@ class DeviceSettings(_Section):
     engine: str = "rapidocr"
     max_runner_bytes: int = Field(default=2 * 1024**3, ge=1)
     """A runner that holds more memory than this after a chunk is replaced before it takes another."""
+    baseline_tolerance_bytes: int = Field(default=1024**3, ge=0)
+    """A runner that holds this much more after a chunk than when it was warm is replaced as well."""
+    sick_after: int = Field(default=3, ge=1)
+    """A device whose runner breaks over so many different chunks in a row takes nothing until a probe succeeds."""
+    probe_every: Duration = timedelta(seconds=60)
+    """How often a sick device is tried with a new runner, which reads a page of its own."""
     lock_folder: Path = Field(default_factory=lambda: default_home() / "locks")
     """Where workers of this host lock their devices; one folder for all that share a device."""
     temporary_folder: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"muniment-{os.getuid()}")

@@ -11,18 +11,24 @@ import threading
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import assert_never
 
 import structlog
 
+from pipeline.domain.device_health import Health
 from pipeline.domain.document import Lane
 from pipeline.domain.errors import PipelineError
+from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.states import DeviceState
 from pipeline.logs import configure_logs
-from pipeline.ports.devices import DeviceInfo
+from pipeline.ports.chunks import Measured
+from pipeline.ports.devices import DeviceInfo, Standing
 from pipeline.settings import DeviceSettings, Settings, read_settings
 from pipeline.steps.recognise import Recognise
 from pipeline.steps.render import Render
-from workers.supervisor import Patience, RunnerCommand, Supervisor
+from workers.consumers import Consumers
+from workers.runner_process import Patience, RunnerCommand
+from workers.supervisor import MemoryBounds, Supervisor
 from workers.wiring import Wiring
 
 log = structlog.get_logger()
@@ -30,6 +36,9 @@ log = structlog.get_logger()
 DEVICE_VARIABLE = "MUNIMENT_DEVICE"
 """Names the device that this worker serves, e.g. `cpu:0`; unset in workers that serve none."""
 NAME_VARIABLE = "MUNIMENT_WORKER"
+QUEUES_VARIABLE = "MUNIMENT_WORKER_QUEUES"
+_KEEPINGS_IN_A_LEASE = 10
+"""Also how soon a drain is heard of."""
 
 
 class SharedFlag:
@@ -77,6 +86,8 @@ def device_owner(devices: DeviceSettings, name: str) -> str:
 class _State:
     wiring: Wiring
     supervisor: Supervisor | None = None
+    asked_to_drain: threading.Event = field(default_factory=threading.Event)
+    """By somebody who drains the device, not the worker."""
     stopping: threading.Event = field(default_factory=threading.Event)
 
 
@@ -124,7 +135,7 @@ def recognise() -> Recognise:
         device=state.supervisor,
         limits=state.wiring.limits,
         lease=state.wiring.settings.leases.chunk,
-        draining=DRAIN.is_set,
+        draining=lambda: _takes_nothing(state),
         jitter=random.random,
     )
 
@@ -144,7 +155,15 @@ def _serve_device(state: _State, name: str) -> None:
     settings = state.wiring.settings
     info, owner = device_info(name), device_owner(settings.devices, name)
     devices = state.wiring.devices
-    devices.acquire(info, owner)
+    if devices.acquire(info, owner) is Standing.DRAIN:
+        state.asked_to_drain.set()
+
+    def describe(engine: EngineIdentity, measured: Measured) -> None:
+        try:
+            devices.describe(info.id, owner, engine, measured)
+        except PipelineError as error:
+            log.warning("device_not_described", device=info.id, detail=error.message)
+
     state.supervisor = Supervisor(
         info.id,
         RunnerCommand(
@@ -154,8 +173,11 @@ def _serve_device(state: _State, name: str) -> None:
         ),
         Patience(warm_up=settings.leases.warm_up, stall=settings.leases.stall),
         flush_pages=settings.chunks.flush_pages,
-        max_resident_bytes=settings.devices.max_runner_bytes,
-        described=lambda engine, measured: devices.describe(info.id, owner, engine, measured),
+        bounds=MemoryBounds(
+            most_bytes=settings.devices.max_runner_bytes, tolerance_bytes=settings.devices.baseline_tolerance_bytes
+        ),
+        health=Health(sick_after=settings.devices.sick_after, probe_every=settings.devices.probe_every),
+        described=describe,
     )
     # From this thread, the main one: the runner dies with the thread that started it.
     state.supervisor.start()
@@ -163,16 +185,43 @@ def _serve_device(state: _State, name: str) -> None:
 
 
 def _keep_device(state: _State, device_id: str, owner: str, settings: Settings) -> None:
-    """Renew the device's lease. It says that the worker lives, not that pages move on; chunks have leases for that."""
-    every: timedelta = settings.leases.device / 3
+    """Keep a runner warm, renew the device's lease and hear of drains, until the worker stops.
+
+    The lease says that the worker lives, not that pages move on; chunks have leases for that.
+    """
+    consumers = Consumers(os.environ.get(QUEUES_VARIABLE, "").split(","), node=os.environ[NAME_VARIABLE])
+    every: timedelta = settings.leases.device / _KEEPINGS_IN_A_LEASE
     while not state.stopping.wait(every.total_seconds()):
-        shown = DeviceState.DRAINING if DRAIN.is_set() else _shown(state)
+        if state.supervisor:
+            state.supervisor.attend()
         try:
-            if not state.wiring.devices.renew(device_id, owner, shown):
-                log.error("device_lost", device=device_id, owner=owner)
+            _renew(state, device_id, owner)
         except PipelineError as error:
             log.warning("device_lease_not_renewed", device=device_id, detail=error.message)
+        consumers.keep(consuming=not _takes_nothing(state))
+
+
+def _renew(state: _State, device_id: str, owner: str) -> None:
+    standing = state.wiring.devices.renew(device_id, owner, _shown(state))
+    match standing:
+        case Standing.LOST:
+            log.error("device_lost", device=device_id, owner=owner)
+        case Standing.DRAIN:
+            state.asked_to_drain.set()
+        case Standing.SERVE:
+            state.asked_to_drain.clear()
+        case _:
+            assert_never(standing)
+
+
+def _takes_nothing(state: _State) -> bool:
+    is_sick = state.supervisor is not None and state.supervisor.is_sick
+    return DRAIN.is_set() or state.asked_to_drain.is_set() or is_sick
 
 
 def _shown(state: _State) -> DeviceState:
-    return DeviceState.BUSY if state.supervisor and state.supervisor.is_reading else DeviceState.FREE
+    if DRAIN.is_set() or state.asked_to_drain.is_set():
+        return DeviceState.DRAINING
+    if state.supervisor is None or state.supervisor.is_sick:
+        return DeviceState.SICK
+    return DeviceState.BUSY if state.supervisor.is_reading else DeviceState.FREE

@@ -230,6 +230,7 @@ def main() -> int:
         revision=identity.revision,
         settings_digest=identity.settings_digest,
         baseline_bytes=resident_bytes(),
+        peak_bytes=peak_resident_bytes(),
     )
     _serve(settings, arguments.folder, engine, inbox, say)
     return 0

@@ -4,145 +4,51 @@ It lives in the Celery child, which therefore never loads an engine: memory, hun
 runner, and the worker stays able to answer.
 """
 
-import os
-import selectors
-import signal
-import subprocess
-import sys
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from pathlib import Path
+from datetime import UTC, datetime, timedelta
 
 import structlog
 
+from pipeline.domain.device_health import Health
 from pipeline.domain.errors import ErrorCode, PipelineError, Transient
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.retry import Attempts
 from pipeline.ports.chunks import ClaimedChunk, Measured
-from pipeline.ports.devices import ChunkEnded, PagesFinished, PageStarted, ReadingEvent, Tick
-from workers.protocol import MAX_LINE_BYTES, Message, ProtocolError, decode, encode, entry_from_json
+from pipeline.ports.devices import ChunkEnded, PagesFinished, PageStarted, ReadingEvent, ReadingFailed, Tick
+from workers.protocol import Message, ProtocolError, entry_from_json
+from workers.runner_process import Patience, Runner, RunnerCommand, RunnerGone
 
 log = structlog.get_logger()
 _TICK = timedelta(seconds=0.5)
-_READ_BYTES = 65536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerCommand:
-    """How a runner is started."""
+class MemoryBounds:
+    """What a runner may hold between two chunks; one that holds more is replaced before it takes another."""
 
-    engine: str
-    lock: Path
-    folder: Path
-    """For its temporary files; emptied whenever a runner starts."""
+    most_bytes: int
+    tolerance_bytes: int
+    """Above what it held when it was warm."""
 
-    def argv(self) -> list[str]:
-        """Return the command line."""
-        return [
-            sys.executable,
-            "-m",
-            "workers.runner",
-            "--parent-pid",
-            str(os.getpid()),
-            "--lock",
-            str(self.lock),
-            "--folder",
-            str(self.folder),
-            "--engine",
-            self.engine,
-        ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long a runner may take."""
-
-    warm_up: timedelta
-    stall: timedelta
-    """From one sign of progress to the next."""
-    stop: timedelta = timedelta(seconds=30)
-    """From being asked to stop to the next page border."""
-    gone: timedelta = timedelta(seconds=30)
-    """From being killed to being reaped."""
-
-
-class RunnerGone(Exception):
-    """The runner has ended; its return code is in the message."""
-
-
-class Runner:
-    """A running runner process and the pipe to it. Start it from a thread that lives as long as it should."""
-
-    def __init__(self, command: RunnerCommand) -> None:
-        self._process = subprocess.Popen(
-            command.argv(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-            bufsize=0,
+    def excess(self, measured: Measured, *, warm_bytes: int) -> int:
+        """Return by how much a runner is over its bounds; 0 or less if it is within."""
+        return (
+            0
+            if measured.after_bytes is None
+            else measured.after_bytes - min(self.most_bytes, warm_bytes + self.tolerance_bytes)
         )
-        assert self._process.stdout is not None  # noqa: S101 - asked for just above
-        self._output = self._process.stdout.fileno()
-        os.set_blocking(self._output, False)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._output, selectors.EVENT_READ)
-        self._buffer = b""
-
-    @property
-    def pid(self) -> int:
-        """Return its process id, which is also that of its process group."""
-        return self._process.pid
-
-    def say(self, kind: str, **fields: object) -> None:
-        """Send a message. Raises: RunnerGone."""
-        assert self._process.stdin is not None  # noqa: S101 - as above
-        try:
-            self._process.stdin.write(encode(kind, **fields))
-        except BrokenPipeError:
-            raise RunnerGone(self._epitaph()) from None
-
-    def hear(self, timeout: timedelta) -> Message | None:
-        """Return the next message, or None if there is none within the time. Raises: RunnerGone, ProtocolError."""
-        deadline = time.monotonic() + timeout.total_seconds()
-        while b"\n" not in self._buffer:
-            if len(self._buffer) > MAX_LINE_BYTES:
-                raise ProtocolError(f"runner {self.pid} sends a line without an end")
-            if not self._selector.select(max(0.0, deadline - time.monotonic())):
-                return None
-            piece = os.read(self._output, _READ_BYTES)
-            if not piece:
-                raise RunnerGone(self._epitaph())
-            self._buffer += piece
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return decode(line)
-
-    def end(self, patience: timedelta) -> None:
-        """Kill its whole process group and wait until it is gone. Raises: TimeoutError, if the kernel can't end it."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        try:
-            self._process.wait(patience.total_seconds())
-        except subprocess.TimeoutExpired:
-            raise TimeoutError(f"runner {self.pid} was killed and does not go away") from None
-        self._selector.close()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe:
-                pipe.close()
-
-    def _epitaph(self) -> str:
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
-        code = self._process.returncode
-        if code is not None and code < 0:
-            return f"the runner was ended by {signal.Signals(-code).name}"
-        return f"the runner ended with exit code {code}"
 
 
 class Supervisor:
-    """ReadingDevice over one runner. Not for use by two threads; `make_ready` must be called from the main thread."""
+    """ReadingDevice over one runner.
+
+    Its runner dies with the thread that started it, so `start`, `make_ready` and `attend` are for threads that last as
+    long as the process does. `attend` may be called beside everything else, and does nothing while that goes on.
+    """
 
     def __init__(
         self,
@@ -151,7 +57,8 @@ class Supervisor:
         patience: Patience,
         *,
         flush_pages: int,
-        max_resident_bytes: int,
+        bounds: MemoryBounds,
+        health: Health,
         described: Callable[[EngineIdentity, Measured], None] = lambda _engine, _measured: None,
     ) -> None:
         self._device_id = device_id
@@ -159,9 +66,13 @@ class Supervisor:
         self._default_engine = command.engine
         self._patience = patience
         self._flush_pages = flush_pages
-        self._max_resident_bytes = max_resident_bytes
-        self._resident_bytes = 0
+        self._bounds = bounds
+        self._health = health
         self._described = described
+        self._identity: EngineIdentity | None = None
+        self._warm_bytes = 0
+        self._warm_by = 0.0
+        self._in_use = threading.Lock()
         self._runner: Runner | None = None
         self._is_warm = False
         self._stop_by: float | None = None
@@ -177,30 +88,68 @@ class Supervisor:
         """Whether a chunk is in work."""
         return self._is_reading
 
+    @property
+    def is_sick(self) -> bool:
+        """Whether the device is to take nothing until a probe has succeeded."""
+        return self._health.is_sick
+
+    def attend(self) -> None:
+        """Between two chunks: have a runner, hear when it is warm, and probe a device that is sick when that is due."""
+        if not self._in_use.acquire(blocking=False):
+            return
+        try:
+            if self._runner is None and self._health.is_due(_now()):
+                self.start()
+            if self._runner is not None and not self._is_warm:
+                self._hear_of_warmth(timedelta(0))
+        except (RunnerGone, ProtocolError, TimeoutError) as error:
+            self._give_up_warming(error)
+        finally:
+            self._in_use.release()
+
     def start(self) -> None:
         """Start a runner if there is none, without waiting until it is warm."""
         if self._runner is None:
             self._runner = Runner(self._command)
+            self._warm_by = time.monotonic() + self._patience.warm_up.total_seconds()
             log.info("runner_started", device=self._device_id, pid=self._runner.pid)
 
     def make_ready(self) -> None:
         """Wait for a warm runner, starting one if there is none. Raises: Transient (`engine_unavailable`)."""
-        if self._is_warm and self._runner_is_quiet():
-            return
-        for _ in self._warming():
-            pass
+        with self._in_use:
+            if self._is_warm and self._runner_is_quiet():
+                return
+            for _ in self._warming():
+                pass
 
     def read(self, chunk: ClaimedChunk) -> Generator[ReadingEvent, None, None]:
         """Yield what happens to the chunk; see `ReadingDevice.read`."""
-        self._stop_by = None
-        self._is_reading = True
+        with self._in_use:
+            self._stop_by = None
+            self._is_reading = True
+            try:
+                yield from self._read(chunk)
+            except PipelineError as error:
+                self._health = self._health.failed(chunk.claim.chunk_id, error.code, _now())
+                if self._health.is_sick:
+                    log.warning(
+                        "device_sick", device=self._device_id, code=error.code, next_probe=self._health.probe_at
+                    )
+                raise
+            finally:
+                self._is_reading = False
+
+    def _read(self, chunk: ClaimedChunk) -> Generator[ReadingEvent, None, None]:
         ended = False
         try:
             yield from self._switch(chunk)
             self._send(chunk)
             for event in self._events():
-                if ended := isinstance(event, ChunkEnded):
-                    self._keep_lean()
+                if isinstance(event, PagesFinished):
+                    self._health = self._health.worked()
+                if isinstance(event, ChunkEnded):
+                    ended = True
+                    self._weigh(event.measured)
                 yield event
         except GeneratorExit:
             if not ended:
@@ -209,13 +158,12 @@ class Supervisor:
         except (RunnerGone, ProtocolError) as error:
             self.replace()
             raise PipelineError(ErrorCode.PROCESS_DIED, str(error)) from None
-        except PipelineError as error:
+        except ReadingFailed as error:
+            self._weigh(error.measured)
             if error.code is ErrorCode.OUT_OF_MEMORY:
                 # What the failed attempt still holds ends with its process; the next one starts from the baseline.
                 self.replace()
             raise
-        finally:
-            self._is_reading = False
 
     def stop(self) -> None:
         """Ask the runner to stop at the next page border; it is killed if it does not within the grace time."""
@@ -227,9 +175,8 @@ class Supervisor:
         log.info("runner_asked_to_stop", device=self._device_id)
 
     def replace(self) -> None:
-        """End the runner, and do not come back before it is gone; the next `make_ready` starts another."""
+        """End the runner, and do not come back before it is gone; `attend` or `make_ready` starts another."""
         runner, self._runner, self._is_warm = self._runner, None, False
-        self._resident_bytes = 0
         if runner:
             runner.end(self._patience.gone)
             log.info("runner_ended", device=self._device_id, pid=runner.pid)
@@ -241,8 +188,13 @@ class Supervisor:
             return
         self.replace()
         self._command = replace(self._command, engine=str(asked))
-        for _ in self._warming():
-            yield Tick()
+        try:
+            for _ in self._warming():
+                yield Tick()
+        except Transient:
+            # That this one can't be had is this job's trouble alone.
+            self._command = replace(self._command, engine=self._default_engine)
+            raise
 
     def _send(self, chunk: ClaimedChunk) -> None:
         # After a failure each page is put away by itself, so that the one at fault stands alone at once.
@@ -270,7 +222,6 @@ class Supervisor:
                 yield Tick()
                 continue
             progressed = time.monotonic()
-            self._resident_bytes = message.get("after_bytes", self._resident_bytes)
             event = _event_of(message)
             yield event
             if isinstance(event, ChunkEnded):
@@ -285,10 +236,12 @@ class Supervisor:
             self.replace()
             raise PipelineError(ErrorCode.STALLED, f"no page moved on for {self._patience.stall}, runner killed")
 
-    def _keep_lean(self) -> None:
-        """Replace a runner that has grown over its bound, between two chunks, and start the next one warming up."""
-        if self._resident_bytes > self._max_resident_bytes:
-            log.info("runner_outgrown", device=self._device_id, resident_bytes=self._resident_bytes)
+    def _weigh(self, measured: Measured) -> None:
+        """The gate before the next claim: replace a runner that holds too much, and start the next one warming up."""
+        if self._identity:
+            self._described(self._identity, replace(measured, baseline_bytes=self._warm_bytes))
+        if (excess := self._bounds.excess(measured, warm_bytes=self._warm_bytes)) > 0:
+            log.info("runner_outgrown", device=self._device_id, after_bytes=measured.after_bytes, excess_bytes=excess)
             self.replace()
             self.start()
 
@@ -318,27 +271,36 @@ class Supervisor:
         """
         self.start()
         try:
-            yield from self._until_warm()
+            while not self._is_warm:
+                if not self._hear_of_warmth(_TICK):
+                    yield
         except (RunnerGone, ProtocolError, TimeoutError) as error:
-            self.replace()
+            self._give_up_warming(error)
             raise Transient(ErrorCode.ENGINE_UNAVAILABLE, f"{self._device_id} has no engine: {error}") from error
 
-    def _until_warm(self) -> Generator[None, None, None]:
-        deadline = time.monotonic() + self._patience.warm_up.total_seconds()
-        while time.monotonic() < deadline:
-            message = self._warm_runner().hear(_TICK)
-            if message is None:
-                yield
-                continue
-            if message["kind"] != "ready":
-                raise RunnerGone(message.get("message", "it says something else than that it is ready"))
-            self._is_warm = True
-            identity = EngineIdentity(
-                name=message["engine"], revision=message["revision"], settings_digest=message["settings_digest"]
-            )
-            self._described(identity, Measured(baseline_bytes=message["baseline_bytes"]))
-            return
-        raise TimeoutError(f"the runner was not warm within {self._patience.warm_up}")
+    def _hear_of_warmth(self, timeout: timedelta) -> bool:
+        """Say whether the runner has become warm within the time. Raises: RunnerGone, ProtocolError, TimeoutError."""
+        message = self._warm_runner().hear(timeout)
+        if message is None:
+            if time.monotonic() > self._warm_by:
+                raise TimeoutError(f"the runner was not warm within {self._patience.warm_up}")
+            return False
+        if message["kind"] != "ready":
+            raise RunnerGone(message.get("message", "it says something else than that it is ready"))
+        self._is_warm = True
+        self._identity = EngineIdentity(
+            name=message["engine"], revision=message["revision"], settings_digest=message["settings_digest"]
+        )
+        self._warm_bytes = message["baseline_bytes"]
+        self._health = self._health.probed()
+        self._described(self._identity, Measured(baseline_bytes=self._warm_bytes, peak_bytes=message["peak_bytes"]))
+        return True
+
+    def _give_up_warming(self, error: Exception) -> None:
+        log.warning("runner_not_warm", device=self._device_id, detail=str(error))
+        self.replace()
+        if self._command.engine == self._default_engine:
+            self._health = self._health.probed_in_vain(_now())
 
     def _warm_runner(self) -> Runner:
         if self._runner is None:
@@ -356,10 +318,16 @@ def _event_of(message: Message) -> ReadingEvent:
         case "ended":
             return ChunkEnded(stopped=message["stopped"], measured=_measured(message))
         case "failed":
-            raise PipelineError(ErrorCode(message["code"]), message["message"])
+            raise ReadingFailed(ErrorCode(message["code"]), message["message"], _measured(message))
         case kind:
             raise ProtocolError(f"a message of an unknown kind: {kind}")
 
 
 def _measured(message: Message) -> Measured:
-    return Measured(baseline_bytes=message["baseline_bytes"], peak_bytes=message["peak_bytes"])
+    return Measured(
+        baseline_bytes=message["baseline_bytes"], peak_bytes=message["peak_bytes"], after_bytes=message["after_bytes"]
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -43,6 +43,7 @@ def run(settings: Settings, known: argparse.Namespace) -> None:
         os.environ[child.DEVICE_VARIABLE] = known.device
         queues = queues or ",".join(child.device_info(known.device).lanes)
         concurrency = 1
+    os.environ[child.QUEUES_VARIABLE] = queues
     configure_logs(settings.log, worker=name)
     app = create_app(settings)
     app.set_current()

@@ -15,7 +15,7 @@ from pipeline.adapters.jobs import NOW
 from pipeline.adapters.tables import Chunk, Device, Job
 from pipeline.domain.document import ChunkId, JobId, Lane
 from pipeline.domain.fairness import Share, Waiting, Window, next_in_turn
-from pipeline.domain.states import STEP_OF, ChunkState, JobState
+from pipeline.domain.states import STEP_OF, ChunkState, DeviceState, JobState
 from pipeline.ports.devices import DeviceInfo
 from pipeline.ports.dispatch import DueChunk, DueJob
 
@@ -147,9 +147,10 @@ class PostgresAdmissions:
                 )
 
     def live_devices(self) -> Sequence[DeviceInfo]:
-        """Return the devices whose lease holds."""
+        """Return the devices whose lease holds and that take chunks."""
+        serving = (Device.lease_until > NOW, Device.drain_requested.is_(False), Device.state != DeviceState.SICK)
         with transaction(self._engine) as connection:
-            rows = connection.execute(select(Device).where(Device.lease_until > NOW)).all()
+            rows = connection.execute(select(Device).where(*serving)).all()
         return [
             DeviceInfo(
                 host=row.host,

@@ -270,6 +270,7 @@ def _end_attempt(
             error_detail=error.message if error else None,
             baseline_bytes=measured.baseline_bytes,
             peak_bytes=measured.peak_bytes,
+            after_bytes=measured.after_bytes,
         )
     )
 

@@ -231,8 +231,10 @@ class ChunkAttempt(Base):
     error_detail: Mapped[str | None]
     pages_done: Mapped[int] = mapped_column(server_default=text("0"))
     baseline_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    """Resident memory of the runner before the chunk."""
+    """Memory of the runner before the chunk: resident on a CPU, of the device on an accelerator."""
     peak_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    after_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """When it had given back what it could."""
 
 
 class Page(Base):
@@ -301,6 +303,8 @@ class Device(Base):
     peak_bytes: Mapped[int | None] = mapped_column(BigInteger)
     engine: Mapped[str | None]
     revision: Mapped[str | None]
+    drain_requested: Mapped[bool] = mapped_column(server_default=text("false"))
+    """Set by people: it finishes its page and takes nothing until this is taken back."""
     updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 
 from pipeline.adapters.control import PostgresControl
 from pipeline.adapters.database import connect
+from pipeline.adapters.devices import PostgresDeviceBoard
 from pipeline.adapters.objects import S3Objects
 from pipeline.adapters.reasons import PostgresReasons
 from pipeline.adapters.submissions import PostgresSubmissions
@@ -38,6 +39,7 @@ class Access:
         self.settings = settings
         self.engine: Engine = connect(settings.database.url.get_secret_value(), actor="muniment cli")
         self.submissions = PostgresSubmissions(self.engine)
+        self.devices = PostgresDeviceBoard(self.engine)
         self.control = PostgresControl(self.engine)
         self.reasons = PostgresReasons(self.engine)
         self.objects = S3Objects(settings.objects)

@@ -61,6 +61,8 @@ class Measured:
 
     baseline_bytes: int | None = None
     peak_bytes: int | None = None
+    after_bytes: int | None = None
+    """When it had given back what it could."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,13 @@
 """Devices: who holds them, and what their runners say while they read."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 from typing import Protocol
 
-from pipeline.domain.document import Lane
+from pipeline.domain.document import ChunkId, JobId, Lane
+from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.states import DeviceState
 from pipeline.ports.chunks import ClaimedChunk, Measured, PageEntry
@@ -37,6 +40,14 @@ class ChunkEnded:
     measured: Measured
 
 
+class ReadingFailed(PipelineError):
+    """The runner says that the chunk failed, and what it took."""
+
+    def __init__(self, code: ErrorCode, message: str, measured: Measured) -> None:
+        super().__init__(code, message)
+        self.measured = measured
+
+
 ReadingEvent = PageStarted | PagesFinished | Tick | ChunkEnded
 
 
@@ -55,8 +66,8 @@ class ReadingDevice(Protocol):
 
         Closing it before that stops the runner at a page border, or kills it if it does not stop in time.
 
-        Raises: PipelineError, when the runner says that the chunk failed, or when it died (`process_died`) or was
-            killed because no page moved on (`stalled`); no runner is left then.
+        Raises: ReadingFailed, when the runner says that the chunk failed; PipelineError, when it died (`process_died`)
+            or was killed because no page moved on (`stalled`); no runner is left then.
         """
 
     def stop(self) -> None:
@@ -88,17 +99,64 @@ class DeviceHeld(Exception):
         self.holder = holder
 
 
+class Standing(StrEnum):
+    """What the rows say to whoever holds a device."""
+
+    SERVE = "serve"
+    DRAIN = "drain"
+    """Somebody asked for it: finish the page in work, hand back its chunk, take nothing."""
+    LOST = "lost"
+    """Somebody else holds it."""
+
+
 class Devices(Protocol):
     """Who holds which device."""
 
-    def acquire(self, device: DeviceInfo, owner: str) -> None:
-        """Take the device's lease. Raises: DeviceHeld, which says by whom."""
+    def acquire(self, device: DeviceInfo, owner: str) -> Standing:
+        """Take the device's lease; it may have been asked to drain before. Raises: DeviceHeld, which says by whom."""
 
-    def renew(self, device_id: str, owner: str, state: DeviceState) -> bool:
-        """Extend the lease and show the state; say whether it still is ours."""
+    def renew(self, device_id: str, owner: str, state: DeviceState) -> Standing:
+        """Extend the lease, show the state, and say what is to be done."""
 
     def describe(self, device_id: str, owner: str, engine: EngineIdentity, measured: Measured) -> None:
-        """Show what is loaded and what it takes."""
+        """Show what is loaded and what it takes; the peak is the highest since that was loaded."""
 
     def release(self, device_id: str, owner: str) -> None:
         """Give the device back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceStatus:
+    """A device as people see it."""
+
+    device_id: str
+    host: str
+    name: str
+    kind: str
+    state: DeviceState
+    is_live: bool
+    """Whether its worker has been heard of within its lease."""
+    drain_requested: bool
+    holder: str | None
+    engine: str | None
+    revision: str | None
+    total_bytes: int | None
+    baseline_bytes: int | None
+    peak_bytes: int | None
+    updated_at: datetime
+    chunk_id: ChunkId | None
+    job_id: JobId | None
+    """What it reads now, if it does."""
+
+
+class DeviceBoard(Protocol):
+    """Devices as people see and stop them."""
+
+    def all(self) -> list[DeviceStatus]:
+        """Return all devices, by host and name."""
+
+    def set_drain(self, names: Sequence[str], *, drain: bool) -> list[str]:
+        """Ask devices to drain, or to serve again; return the ids of those that there are.
+
+        Args: names are ids (`host/cpu:0`) or names, which mean the devices of that name on every host.
+        """

@@ -14,7 +14,7 @@ from pipeline.domain.errors import PipelineError, StaleMove, Transient
 from pipeline.domain.retry import AttemptLimits, ChunkDecision, Retry, decide
 from pipeline.domain.states import AttemptOutcome
 from pipeline.ports.chunks import ChunkClaim, ChunkMoves, ClaimedChunk, Hold, Measured, PageEntry
-from pipeline.ports.devices import ChunkEnded, PagesFinished, PageStarted, ReadingDevice, Tick
+from pipeline.ports.devices import ChunkEnded, PagesFinished, PageStarted, ReadingDevice, ReadingFailed, Tick
 
 log = structlog.get_logger()
 _OUTCOME_OF = {
@@ -87,6 +87,9 @@ class _Watch:
         except StaleMove as stale:
             # Someone else has the chunk by now; whatever the runner still does, nothing of it is written.
             log.warning("chunk_taken_away", chunk_id=str(self.claim.chunk_id), reason=str(stale))
+        except ReadingFailed as error:
+            self.measured = error.measured
+            self.fail(error)
         except PipelineError as error:
             self.fail(error)
         log.info(
