@@ -1,0 +1,83 @@
+"""How many pages a device reads together and in one chunk: as many as its memory holds and its time allows.
+
+`chunking.py` cuts a document into such chunks. A chunk is a whole number of groups that are read together, so that the
+device does not end each one with a part of a group.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from pipeline.domain.memory import MARGIN, DType, Fit, Workload, budget
+from pipeline.domain.model_shapes import Config
+from pipeline.domain.pixel_memory import PixelModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkTime:
+    """How long a chunk should keep a device, and how long a page does."""
+
+    target: timedelta
+    page: timedelta
+    """Of the device's time, for a page of the job's kind."""
+    max_pages: int
+
+    def __post_init__(self) -> None:
+        if self.target <= timedelta(0) or self.page <= timedelta(0) or self.max_pages < 1:
+            raise ValueError(f"no chunk within {self}")
+
+    @property
+    def pages(self) -> int:
+        """Return how many pages fit, at least one."""
+        return max(1, min(self.max_pages, self.target // self.page))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceChunk:
+    """A chunk for a model that reads pages into sequences of tokens."""
+
+    pages: int
+    fit: Fit
+    """What is on the device at once, and what that takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageChunk:
+    """A chunk for a model that looks at pixels."""
+
+    pages: int
+    batch: int
+    """Images at once."""
+    pixels: int
+    """Over all images of a batch, at most."""
+
+
+def plan_sequences(
+    config: Config, dtype: DType, free_bytes: int, wanted: Workload, time: ChunkTime, *, margin: float = MARGIN
+) -> SequenceChunk:
+    """Return the chunk for an engine that reads `wanted.batch` sequences of `wanted.pages` pages at most.
+
+    Args: free_bytes is what the device has for the model, weights included; margin of it is left alone.
+    Raises: DoesNotFit, if not even one page fits; UnknownArchitecture.
+    """
+    # No more than the time allows, however much memory there is.
+    pages = min(wanted.pages, time.pages)
+    in_time = replace(wanted, pages=pages, batch=min(wanted.batch, time.pages // pages))
+    fit = budget(config, dtype, free_bytes, in_time, margin=margin)
+    return SequenceChunk(pages=_whole_groups(fit.work.pages * fit.work.batch, time), fit=fit)
+
+
+def plan_images(
+    model: PixelModel, free_bytes: int, *, page_pixels: int, max_batch: int, time: ChunkTime, margin: float = MARGIN
+) -> ImageChunk:
+    """Return the chunk for an engine that takes up to `max_batch` pages of so many pixels at once.
+
+    Raises: DoesNotFit, if not even one page fits.
+    """
+    batch = min(max_batch, time.pages, model.batch(free_bytes, pixels=page_pixels, margin=margin))
+    return ImageChunk(
+        pages=_whole_groups(batch, time), batch=batch, pixels=model.pixel_budget(free_bytes, margin=margin)
+    )
+
+
+def _whole_groups(together: int, time: ChunkTime) -> int:
+    return time.pages // together * together
