@@ -159,12 +159,23 @@ class DispatcherSettings(_Section):
     io_window: int = Field(default=8, ge=1)
 
 
+class DeclaredDevice(_Section):
+    """An accelerator that is served though no driver shows it: for tests and drills of everything around it."""
+
+    name: str = Field(pattern=r"^cuda:[A-Za-z0-9]+$")
+    total_bytes: int = Field(ge=1)
+
+
 class DeviceSettings(_Section):
     """Which devices a launcher serves, and with what."""
 
     cpu_slots: int | None = Field(default=None, ge=0)
     """Processes that recognise on the CPU, one thread each; default: one for each core."""
     engine: str = "rapidocr"
+    accelerator_engine: str | None = None
+    """What reads scans on accelerators; without it they are left alone."""
+    declared: tuple[DeclaredDevice, ...] = ()
+    """Accelerators that are served beside those that are found."""
     max_runner_bytes: int = Field(default=2 * 1024**3, ge=1)
     """A runner that holds more memory than this after a chunk is replaced before it takes another."""
     baseline_tolerance_bytes: int = Field(default=1024**3, ge=0)

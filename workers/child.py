@@ -36,6 +36,8 @@ log = structlog.get_logger()
 DEVICE_VARIABLE = "MUNIMENT_DEVICE"
 """Names the device that this worker serves, e.g. `cpu:0`; unset in workers that serve none."""
 NAME_VARIABLE = "MUNIMENT_WORKER"
+TOTAL_BYTES_VARIABLE = "MUNIMENT_DEVICE_BYTES"
+"""What the accelerator has, which the launcher has asked the driver for."""
 QUEUES_VARIABLE = "MUNIMENT_WORKER_QUEUES"
 _KEEPINGS_IN_A_LEASE = 10
 """Also how soon a drain is heard of."""
@@ -69,7 +71,10 @@ def device_info(name: str) -> DeviceInfo:
     """Return the device that a worker of this host serves under this name."""
     kind = name.partition(":")[0]
     lanes = (Lane.CPU, Lane.GPU) if kind == "cpu" else (Lane.GPU,)
-    return DeviceInfo(host=socket.gethostname(), name=name, kind=kind, lanes=lanes)
+    total = os.environ.get(TOTAL_BYTES_VARIABLE) if kind != "cpu" else None
+    return DeviceInfo(
+        host=socket.gethostname(), name=name, kind=kind, lanes=lanes, total_bytes=int(total) if total else None
+    )
 
 
 def device_owner(devices: DeviceSettings, name: str) -> str:
@@ -167,7 +172,7 @@ def _serve_device(state: _State, name: str) -> None:
     state.supervisor = Supervisor(
         info.id,
         RunnerCommand(
-            engine=settings.devices.engine,
+            engine=_engine_for(info, settings.devices),
             lock=settings.devices.lock_folder / f"{name}.lock",
             folder=settings.devices.temporary_folder / name.replace(":", "-"),
         ),
@@ -182,6 +187,10 @@ def _serve_device(state: _State, name: str) -> None:
     # From this thread, the main one: the runner dies with the thread that started it.
     state.supervisor.start()
     threading.Thread(target=_keep_device, args=(state, info.id, owner, settings), name="device", daemon=True).start()
+
+
+def _engine_for(info: DeviceInfo, devices: DeviceSettings) -> str:
+    return devices.engine if info.kind == "cpu" else devices.accelerator_engine or devices.engine
 
 
 def _keep_device(state: _State, device_id: str, owner: str, settings: Settings) -> None:

@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,25 +13,51 @@ import structlog
 
 from pipeline.embedded.supervisor import ProcessSpec, Supervisor
 from pipeline.logs import configure_logs
-from pipeline.settings import Settings, SettingsError, default_home, read_settings
+from pipeline.settings import DeviceSettings, Settings, SettingsError, default_home, read_settings
+from workers.accelerators import Nvml, accelerators, load_nvml, names_of
+from workers.child import TOTAL_BYTES_VARIABLE
 
 log = structlog.get_logger()
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-def device_names(settings: Settings) -> list[str]:
-    """Return the devices to serve: CPU slots, one for each core that this process may use unless settings say else."""
-    slots = settings.devices.cpu_slots
-    count = len(os.sched_getaffinity(0)) if slots is None else slots
-    return [f"cpu:{index}" for index in range(count)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A device that gets a worker."""
+
+    name: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What its worker has beside the launcher's own: set before anything starts, for CUDA reads it once."""
 
 
-def worker_of(device: str) -> ProcessSpec:
+def devices_to_serve(settings: DeviceSettings, environment: Mapping[str, str], nvml: Nvml | None) -> list[Served]:
+    """Return the devices of this host: CPU slots, then accelerators, if there is an engine for them."""
+    slots = len(os.sched_getaffinity(0)) if settings.cpu_slots is None else settings.cpu_slots
+    served = [Served(name=f"cpu:{index}", environment={_VISIBLE: ""}) for index in range(slots)]
+    if settings.accelerator_engine is None:
+        return served
+    served += [
+        Served(name=device.name, environment={TOTAL_BYTES_VARIABLE: str(device.total_bytes)})
+        for device in settings.declared
+    ]
+    for name, accelerator in names_of(accelerators(nvml, environment.get(_VISIBLE))).items():
+        pinned = {
+            _VISIBLE: accelerator.uuid,
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            TOTAL_BYTES_VARIABLE: str(accelerator.total_bytes),
+        }
+        served.append(Served(name=name, environment=pinned))
+    return served
+
+
+def worker_of(device: Served) -> ProcessSpec:
     """Return how the worker of a device is run."""
+    # One thread a slot, whichever library would like more.
+    one_thread = {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1", "OPENBLAS_NUM_THREADS": "1"}
     return ProcessSpec(
-        name=f"worker-{device.replace(':', '')}",
-        argv=(sys.executable, "-m", "workers.worker", "--device", device),
-        # One thread a slot, whichever library would like more.
-        env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1", "OPENBLAS_NUM_THREADS": "1"},
+        name=f"worker-{device.name.replace(':', '')}",
+        argv=(sys.executable, "-m", "workers.worker", "--device", device.name),
+        env={**os.environ, **one_thread, **device.environment},
         folder=Path.cwd(),
         stop_grace=timedelta(seconds=15),
     )
@@ -41,8 +69,8 @@ async def serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     supervisor = Supervisor(logs=default_home() / "logs")
-    devices = device_names(settings)
-    log.info("launcher_started", devices=devices)
+    devices = devices_to_serve(settings.devices, os.environ, load_nvml())
+    log.info("launcher_started", devices=[device.name for device in devices])
     await supervisor.start(*(worker_of(device) for device in devices))
     try:
         await stopping.wait()

@@ -123,7 +123,8 @@ class Wiring:
             objects=self.objects,
             rules=rules,
             # Only a system that is run for drills lets a document ask for the engine that reads nothing.
-            engines=set(engine_names()) - {"simulated"} | {self.settings.devices.engine},
+            engines=set(engine_names()) - {"simulated"}
+            | {self.settings.devices.engine, self.settings.devices.accelerator_engine or self.settings.devices.engine},
             media_type_of=media_type_of,
             queue=self.queue_bounds,
             renew_every=self._renew_every,
