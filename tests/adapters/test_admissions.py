@@ -243,7 +243,7 @@ def test_a_job_that_runs_or_succeeded_is_not_retried(rows):
 def test_devices_are_held_by_one_owner_until_their_lease_ends(rows):
     from pipeline.adapters.devices import PostgresDevices
     from pipeline.domain.states import DeviceState
-    from pipeline.ports.devices import DeviceHeld
+    from pipeline.ports.devices import DeviceHeld, Standing
 
     devices = PostgresDevices(rows.engine, lease=timedelta(minutes=1))
     slot = DeviceInfo(host="here", name="cpu:0", kind="cpu", lanes=(Lane.CPU, Lane.GPU))
@@ -252,7 +252,7 @@ def test_devices_are_held_by_one_owner_until_their_lease_ends(rows):
     assert rows.admissions.live_devices() == [slot]
     with pytest.raises(DeviceHeld, match="held by first"):
         devices.acquire(slot, "second")
-    assert not devices.renew(slot.id, "second", DeviceState.BUSY)
+    assert devices.renew(slot.id, "second", DeviceState.BUSY) is Standing.LOST
     devices.release(slot.id, "first")
     assert rows.admissions.live_devices() == []
     devices.acquire(slot, "second")
