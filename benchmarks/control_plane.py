@@ -228,7 +228,6 @@ def look(root_pid: int, access: "Access") -> dict[str, int]:
     with redis.Redis.from_url(url.get_secret_value()) as broker:
         clients = len(broker.client_list())
     processes = [psutil.Process(root_pid), *psutil.Process(root_pid).children(recursive=True)]
-    connections = "SELECT count(*) FROM pg_stat_activity WHERE client_port IS NOT NULL"
     temporary = [path for path in Path(tempfile.gettempdir()).glob("muniment-*") if path.is_dir()]
     return {
         "connections to Postgres": sql(access, "SELECT count(*) FROM pg_stat_activity WHERE client_port IS NOT NULL")[
