@@ -33,6 +33,11 @@ _ENTER = text("""
         height_px int, dpi float8, engine text, revision text, elapsed_ms int, error_code text, error_detail text)
     WHERE page.job_id = :job_id AND page.number = entry.number AND page.outcome IS NULL
 """)
+_ENTERED = text("""
+    SELECT count(*) FROM jsonb_to_recordset(CAST(:entries AS jsonb)) AS entry(number int, segment_key text)
+    JOIN page USING (number, segment_key)
+    WHERE page.job_id = :job_id AND page.chunk_id = :chunk_id AND page.attempt = :attempt
+""")
 
 
 class PostgresChunkMoves:
@@ -104,19 +109,21 @@ class PostgresChunkMoves:
             return _hold(connection, claim)
 
     def record(self, claim: ChunkClaim, pages: Sequence[PageEntry]) -> Hold:
-        """Enter finished pages into the ledger, extend the lease, and say whether to go on."""
+        """Enter finished pages into the ledger, extend the lease, and say whether to go on.
+
+        Safe to call again with the same pages: the answer to the first call may have been lost after its commit.
+        """
+        values = {
+            "job_id": claim.job_id,
+            "chunk_id": claim.chunk_id,
+            "attempt": claim.attempt,
+            "entries": json.dumps([_entry_row(page) for page in pages]),
+        }
         with transaction(self._engine) as connection:
             self._extend(connection, claim)
-            entered = connection.execute(
-                _ENTER,
-                {
-                    "job_id": claim.job_id,
-                    "chunk_id": claim.chunk_id,
-                    "attempt": claim.attempt,
-                    "entries": json.dumps([_entry_row(page) for page in pages]),
-                },
-            ).rowcount
-            if entered != len(pages):
+            entered = connection.execute(_ENTER, values).rowcount
+            came_before = entered == 0 and connection.execute(_ENTERED, values).scalar_one() == len(pages)
+            if entered != len(pages) and not came_before:
                 numbers = [page.number for page in pages]
                 raise PipelineError(
                     ErrorCode.LEDGER_BROKEN, f"job {claim.job_id}: of pages {numbers} only {entered} had no outcome yet"

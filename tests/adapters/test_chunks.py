@@ -62,13 +62,22 @@ def test_finished_pages_are_entered_once_and_the_next_attempt_gets_the_rest(rows
     _, [chunk] = rows.claimed(3)
     assert rows.chunks.record(chunk.claim, [entry(1), entry(2)]) is Hold.GO_ON
     with pytest.raises(PipelineError, match="only 0 had no outcome yet"):
-        rows.chunks.record(chunk.claim, [entry(2)])
+        rows.chunks.record(chunk.claim, [entry(2, segment_key="jobs/x/00001.jsonl")])
     rows.chunks.fail(chunk.claim, DIED, Retry(after=timedelta(0)), MEASURED, suspect=3)
     [again] = rows.take_chunks(10, chunk.lane)
     assert again.attempt == 2
     claimed = rows.chunks.claim(again.chunk_id, 2, device_id=DEVICE)
     assert [page.number for page in claimed.pages] == [3]
     assert claimed.attempts == Attempts(failures=1)
+
+
+def test_pages_that_are_recorded_again_after_the_answer_was_lost_count_once(rows):
+    _, [chunk] = rows.claimed(3)
+    for _ in range(2):
+        assert rows.chunks.record(chunk.claim, [entry(1), entry(2)]) is Hold.GO_ON
+    assert [row.pages_done for row in rows.sql("SELECT pages_done FROM chunk_attempt")] == [2]
+    with pytest.raises(PipelineError, match="only 1 had no outcome yet"):
+        rows.chunks.record(chunk.claim, [entry(2), entry(3)])
 
 
 def test_a_chunk_does_not_finish_while_a_page_has_no_outcome(rows):
