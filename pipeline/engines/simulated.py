@@ -1,13 +1,15 @@
 """An engine that reads nothing: for tests, fault drills and benchmarks of everything around recognition.
 
 What it does is told by the environment, as JSON in `MUNIMENT_SIMULATED`: `page_ms`, how long a page takes; `faults`, by
-page number, what goes wrong on it, each time: `fail`, `kill`, `hang`, `memory`, or, only the first time on this
-host, `kill_once` (marked by a file in `folder`); `gate`, a file: pages wait until it is there.
+page number, what goes wrong on it, each time: `fail`, `kill`, `hang`, `memory`, `exhaust` (takes memory until there is
+none, within a bound of its own), or, only the first time on this host, `kill_once` (marked by a file in `folder`);
+`gate`, a file: pages wait until it is there.
 """
 
 import ctypes
 import json
 import os
+import resource
 import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +22,9 @@ from pipeline.ports.documents import PageImage
 from pipeline.ports.engines import ReadPage, Reads
 
 VARIABLE = "MUNIMENT_SIMULATED"
-_KNOWN_FAULTS = frozenset({"fail", "kill", "kill_once", "hang", "memory"})
+_KNOWN_FAULTS = frozenset({"fail", "kill", "kill_once", "hang", "memory", "exhaust"})
+_MORE_BYTES = 64 * 1024**2
+"""What a process that is to run out of memory may take before it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,8 @@ class SimulatedEngine:
                 ctypes.PyDLL(None).pause()
             case "memory":
                 raise MemoryError
+            case "exhaust":
+                _exhaust_memory()
 
     def _is_first_time(self, number: int) -> bool:
         if self._simulation.folder is None:
@@ -102,3 +108,13 @@ class SimulatedEngine:
         except FileExistsError:
             return False
         return True
+
+
+def _exhaust_memory() -> None:
+    """Take memory until the system gives no more, for good: from now on this process lives within that bound."""
+    has_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (has_bytes + _MORE_BYTES, most))
+    taken = []
+    while True:
+        taken.append(bytearray(_MORE_BYTES // 8))

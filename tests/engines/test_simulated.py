@@ -49,6 +49,12 @@ def test_it_can_run_out_of_memory() -> None:
         next(SimulatedEngine(Simulation(faults={1: "memory"})).read(pages(1)))
 
 
+def test_it_can_take_all_the_memory_that_its_process_may_have() -> None:
+    done = read_in_a_process_of_its_own(faults={"2": "exhaust"})
+    assert (done.returncode, done.stdout) == (1, "1\n")
+    assert "MemoryError" in done.stderr
+
+
 def test_it_can_kill_its_process_each_time() -> None:
     done = read_in_a_process_of_its_own(faults={"2": "kill"})
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "1\n")
