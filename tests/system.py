@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
+import psutil
 from PIL import Image, ImageDraw
 
 from pipeline.adapters.objects import S3Objects
@@ -47,6 +48,7 @@ class System:
         self.rows = Rows(settings.database.url.get_secret_value(), owner="test")
         self.objects = S3Objects(settings.objects)
         self.processes = {}
+        self._commands = {}
         self._open = ExitStack()
 
     # --- processes
@@ -56,20 +58,29 @@ class System:
 
     def start(self, *, slots=1, dispatchers=1, io=1):
         for number in range(dispatchers):
-            self.spawn(f"dispatcher{number}", "workers.dispatcher")
+            self.spawn_dispatcher(number)
         for number in range(io):
-            self.spawn(f"io{number}", "workers.worker", "--queues", "io,render", "--name", f"io{number}")
+            self.spawn_io(number)
         for number in range(slots):
             self.spawn_slot(number)
 
-    def spawn_slot(self, number):
-        return self.spawn(f"cpu{number}", "workers.worker", "--device", f"cpu:{number}")
+    def spawn_dispatcher(self, number, **environment):
+        return self.spawn(f"dispatcher{number}", "workers.dispatcher", **environment)
 
-    def spawn(self, name, module, *arguments):
+    def spawn_io(self, number, **environment):
+        arguments = ("--queues", "io,render", "--name", f"io{number}")
+        return self.spawn(f"io{number}", "workers.worker", *arguments, **environment)
+
+    def spawn_slot(self, number, **environment):
+        return self.spawn(f"cpu{number}", "workers.worker", "--device", f"cpu:{number}", **environment)
+
+    def spawn(self, name, module, *arguments, **environment):
+        """Start a process under this name; what else is told to it alone is added to its environment."""
+        self._commands[name] = (module, *arguments), environment
         log = self._open.enter_context((self.folder / f"{name}.log").open("ab"))
         self.processes[name] = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
-            env=self.environment,
+            env={**self.environment, **environment},
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -85,16 +96,28 @@ class System:
         process.wait(60)
         return process
 
+    def revive(self):
+        """Start again, as a supervisor of services would, what has ended."""
+        for name, process in list(self.processes.items()):
+            if process.poll() is not None:
+                command, environment = self._commands[name]
+                self.spawn(name, *command, **environment)
+
+    def child(self, name):
+        """Return the process of a worker's pool, which runs its tasks."""
+        return eventually(lambda: next(iter(psutil.Process(self.processes[name].pid).children()), None))
+
+    def runner(self, name):
+        """Return the process that holds a device worker's engine."""
+        return eventually(lambda: next(iter(self.child(name).children()), None))
+
     def stop(self):
+        """Kill everything: how workers stop in order is a matter of tests of their own."""
         for process in self.processes.values():
-            process.terminate()
-        for process in self.processes.values():
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        eventually(lambda: not self.runner_pids())
         self._open.close()
         self.rows.engine.dispose()
 
@@ -122,8 +145,20 @@ class System:
     def status(self, job_id):
         return self.rows.submissions.find([job_id])[0]
 
-    def finished(self, job_id, *, within=90):
+    def in_work(self, chunks=1):
+        """Wait until devices have taken so many chunks."""
+        running = "SELECT id FROM chunk WHERE state = 'running'"
+        return eventually(lambda: len(found := self.rows.sql(running)) >= chunks and found)
+
+    def attempts(self):
+        """Return how each attempt at a chunk ended, in the order of their starts."""
+        rows = self.rows.sql("SELECT outcome, error_code FROM chunk_attempt ORDER BY started_at")
+        return [(row.outcome, row.error_code) for row in rows]
+
+    def finished(self, job_id, *, within=120, supervised=False):
         def ended():
+            if supervised:
+                self.revive()
             status = self.status(job_id)
             return status if status.state.is_terminal else None
 
