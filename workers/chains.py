@@ -78,11 +78,12 @@ class CeleryChains:
         # On the first signature itself: a chain passes a parent on to nobody.
         signatures[0].set(parent_id=str(parent) if parent else None)
         try:
+            # Whoever sends tries again by itself; Celery's own retries would hold it up for four socket timeouts.
             if len(signatures) == 1:
-                signatures[0].apply_async(root_id=str(root))
+                signatures[0].apply_async(root_id=str(root), retry=False)
             else:
                 whole = chain(*signatures, app=self._app)
-                whole.apply_async(task_id=signatures[-1].options["task_id"], root_id=str(root))
+                whole.apply_async(task_id=signatures[-1].options["task_id"], root_id=str(root), retry=False)
         except _UNREACHABLE as error:
             raise _broker_away(error) from error
 
