@@ -156,13 +156,13 @@ class Supervisor:
                 self._settle()
             raise
         except (RunnerGone, ProtocolError) as error:
-            self.replace()
+            self._begin_anew()
             raise PipelineError(ErrorCode.PROCESS_DIED, str(error)) from None
         except ReadingFailed as error:
             self._weigh(error.measured)
             if error.code is ErrorCode.OUT_OF_MEMORY:
                 # What the failed attempt still holds ends with its process; the next one starts from the baseline.
-                self.replace()
+                self._begin_anew()
             raise
 
     def stop(self) -> None:
@@ -230,20 +230,24 @@ class Supervisor:
     def _check_times(self, progressed: float) -> None:
         now = time.monotonic()
         if self._stop_by is not None and now > self._stop_by:
-            self.replace()
+            self._begin_anew()
             raise PipelineError(ErrorCode.STALLED, "the runner did not stop at a page border and was killed")
         if now - progressed > self._patience.stall.total_seconds():
-            self.replace()
+            self._begin_anew()
             raise PipelineError(ErrorCode.STALLED, f"no page moved on for {self._patience.stall}, runner killed")
 
     def _weigh(self, measured: Measured) -> None:
-        """The gate before the next claim: replace a runner that holds too much, and start the next one warming up."""
+        """The gate before the next claim: replace a runner that holds too much."""
         if self._identity:
             self._described(self._identity, replace(measured, baseline_bytes=self._warm_bytes))
         if (excess := self._bounds.excess(measured, warm_bytes=self._warm_bytes)) > 0:
             log.info("runner_outgrown", device=self._device_id, after_bytes=measured.after_bytes, excess_bytes=excess)
-            self.replace()
-            self.start()
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Replace the runner by one that warms up while the next chunk is on its way."""
+        self.replace()
+        self.start()
 
     def _settle(self) -> None:
         """Bring the runner back to a page border, or end it."""
