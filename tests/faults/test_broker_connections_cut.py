@@ -1,0 +1,28 @@
+"""CLIENT KILL: the broker cuts every connection while chunks are in work."""
+
+import pytest
+import redis
+
+from pipeline.domain.states import JobState
+from tests.system import scan
+
+
+@pytest.fixture
+def broker_url(own_broker):
+    return own_broker.url
+
+
+def test_connections_to_the_broker_that_are_cut_start_nothing_twice(system, own_broker, tmp_path):
+    gate = tmp_path / "gate"
+    system.simulate(gate=str(gate))
+    system.start(slots=2)
+    job_id = system.submit(scan(tmp_path, 30))
+    system.in_work(2)
+    with redis.Redis.from_url(own_broker.url) as broker:
+        for kind in ("normal", "pubsub"):
+            broker.client_kill_filter(_type=kind, skipme=True)
+        assert broker.info("clients")["connected_clients"] == 1
+    gate.touch()
+    assert system.finished(job_id).state is JobState.SUCCEEDED
+    system.assert_whole(job_id, 30)
+    assert set(system.attempts()) == {("done", None)}
