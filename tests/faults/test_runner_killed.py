@@ -1,4 +1,4 @@
-"""The process that holds the engine is killed in the middle of a page."""
+"""The process that holds the engine is killed in the middle of a page, as the kernel does when memory runs out."""
 
 from pipeline.domain.states import JobState
 from tests.system import scan
