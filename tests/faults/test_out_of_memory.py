@@ -1,4 +1,4 @@
-"""The engine takes all the memory that its process may have. Where the kernel ends it for that: `test_runner_killed`."""
+"""The engine takes all the memory that it may have. Where the kernel kills it for that, see `test_runner_killed`."""
 
 from pipeline.domain.states import JobState
 from tests.system import scan
