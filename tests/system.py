@@ -148,7 +148,7 @@ class System:
     def in_work(self, chunks=1):
         """Wait until devices have taken so many chunks."""
         running = "SELECT id FROM chunk WHERE state = 'running'"
-        return eventually(lambda: len(found := self.rows.sql(running)) >= chunks and found)
+        return eventually(lambda: len(found := self.rows.sql(running)) >= chunks and found, within=120)
 
     def attempts(self):
         """Return how each attempt at a chunk ended, in the order of their starts."""
@@ -168,7 +168,7 @@ class System:
         with self.objects.get(self.status(job_id).result_keys["json"]) as pieces:
             return json.loads(b"".join(pieces))
 
-    def pages_done(self, job_id, at_least, *, within=60):
+    def pages_done(self, job_id, at_least, *, within=120):
         eventually(lambda: self.status(job_id).pages_done >= at_least, within=within)
 
     # --- the closing question

@@ -24,7 +24,7 @@ def test_what_is_submitted_to_a_frozen_broker_waits_in_the_rows(system, own_brok
     assert system.status(second).state is JobState.SUBMITTED
     # What needs no message goes on.
     unwanted = system.submit(scan(tmp_path, 3, name="unwanted.pdf"))
-    system.rows.submissions.cancel([unwanted])
+    system.rows.cancel([unwanted])
     assert system.finished(unwanted).state is JobState.CANCELLED
     gate.touch()
     eventually(lambda: "dispatch_put_off" in system.log("dispatcher0"), within=120)

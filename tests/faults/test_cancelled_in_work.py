@@ -10,7 +10,7 @@ def test_a_running_job_that_is_cancelled_stops_at_its_next_page_and_never_merges
     system.start()
     job_id = system.submit(scan(tmp_path, 20))
     system.in_work()
-    system.rows.submissions.cancel([job_id])
+    system.rows.cancel([job_id])
     gate.touch()
     assert system.finished(job_id).state is JobState.CANCELLED
     assert system.status(job_id).pages_done < 20

@@ -23,7 +23,7 @@ def waits_for_a_message(broker):
 def send_while_it_stands_still(system, broker, worker):
     """Send chunks until one was given out to a worker that stands still: each time it asks, it does so for a second."""
     queue = CeleryChains(create_app(system.settings))
-    for due in system.rows.admissions.take_chunks(Lane.CPU, PAGES):
+    for due in system.rows.take_chunks(PAGES):
         # The first question makes the connection.
         eventually(lambda: queue.depth(Lane.CPU) == 0 and waits_for_a_message(broker))
         os.kill(worker.pid, signal.SIGSTOP)

@@ -16,6 +16,7 @@ from pipeline.domain.serialisation import encode_segment
 from pipeline.domain.states import JobState, Step
 from pipeline.ports.chunks import Measured
 from tests.builders import block, page
+from tests.rows import window
 from tests.system import scan
 from tests.waiting import eventually
 from workers.runner import SEGMENT_MEDIA_TYPE, entry_of
@@ -58,12 +59,16 @@ def test_every_finish_sent_twice_makes_one_merge(system, tmp_path, engine):
     system.rows.sql("UPDATE chunk SET state = 'ready', dispatched_at = NULL")
     moves = PostgresChunkMoves(engine, owner="test", lease=timedelta(minutes=10))
     admissions = PostgresAdmissions(engine)
-    due = admissions.take_chunks(Lane.CPU, CHUNKS)
+    due = admissions.take_chunks(Lane.CPU, window(CHUNKS))
     with ThreadPoolExecutor(THREADS) as pool:
         claims = list(pool.map(lambda due: read(system, moves, due), due))
         twice = random.Random(1).sample(claims * 2, 2 * CHUNKS)
         assert sum(pool.map(lambda claim: finish(moves, claim), twice)) == CHUNKS
-        found = [taken for many in pool.map(lambda _: admissions.take_jobs(8), range(THREADS)) for taken in many]
+        found = [
+            taken
+            for many in pool.map(lambda _: admissions.take_jobs(window(THREADS)), range(THREADS))
+            for taken in many
+        ]
     assert [(taken.job_id, taken.step) for taken in found] == [(job_id, Step.MERGE)]
     system.spawn_dispatcher(0)
     assert system.finished(job_id).state is JobState.SUCCEEDED

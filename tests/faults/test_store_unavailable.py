@@ -100,7 +100,10 @@ def test_steps_that_the_store_fails_are_taken_again(system, tmp_path, way_to_the
     gate = tmp_path / "gate"
     system.simulate(gate=str(gate))
     way_to_the_store.close()
-    system.start()
+    system.start(dispatchers=0)
+    # It alone sees the store all the time; else it would send nothing that could only fail.
+    direct = {"MUNIMENT_OBJECTS__ENDPOINT": system.settings.objects.endpoint}
+    system.spawn_dispatcher(0, **direct)
     job_id = system.submit(scan(tmp_path, 5))
 
     def failed_in(state):
@@ -117,12 +120,24 @@ def test_steps_that_the_store_fails_are_taken_again(system, tmp_path, way_to_the
     gate.touch()
     eventually(lambda: system.status(job_id).state is JobState.MERGING)
     way_to_the_store.close()
-    system.spawn_dispatcher(0)
+    system.spawn_dispatcher(0, **direct)
     eventually(lambda: failed_in(JobState.MERGING))
     way_to_the_store.open()
     assert system.finished(job_id).state is JobState.SUCCEEDED
     system.assert_whole(job_id, 5)
     assert set(system.attempts()) == {("done", None)}
+
+
+def test_nothing_is_sent_that_could_only_fail_for_want_of_the_store(system, tmp_path, way_to_the_store):
+    way_to_the_store.close()
+    system.start()
+    job_id = system.submit(scan(tmp_path, 5))
+    eventually(lambda: "dispatch_put_off" in system.log("dispatcher0"))
+    assert system.rows.sql("SELECT attempt, dispatched_at FROM job") == [(0, None)]
+    way_to_the_store.open()
+    assert system.finished(job_id).state is JobState.SUCCEEDED
+    system.assert_whole(job_id, 5)
+    assert [tuple(row) for row in system.rows.sql("SELECT failures, lost, waits FROM job")] == [(0, 0, 0)]
 
 
 def test_a_chunk_outlives_its_lease_while_the_store_is_slow(system, tmp_path, way_to_the_store):
