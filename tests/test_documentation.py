@@ -156,7 +156,7 @@ def test_every_key_of_the_store_is_explained() -> None:
     made = [
         keys.original("ab" + "0" * 62),
         keys.segment(job, chunk, 1, 0),
-        keys.rendered_page(job, chunk, 7),
+        keys.rendered_page(job, chunk, 7, None),
         keys.bound_pages(job, 1),
         keys.result(job, 1, "document.json"),
         keys.upload(UUID(int=3)),

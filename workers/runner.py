@@ -165,7 +165,7 @@ class Runner:
 
     def _reader(self, message: Message, document: OpenDocument) -> PageReader:
         chunk_id = ChunkId(UUID(message["chunk_id"]))
-        ahead = RenderedPages(self.objects, JobId(UUID(message["job_id"])), chunk_id)
+        ahead = RenderedPages(self.objects, JobId(UUID(message["job_id"])), chunk_id, message["dpi"])
         return PageReader(
             document=document,
             engine=self.engine,

@@ -31,12 +31,13 @@ def decode_page_image(number: int, content: bytes) -> PageImage:
 
 
 class RenderedPages:
-    """The pages of one chunk that were rendered ahead."""
+    """The pages of one chunk that were rendered ahead, at the resolution that was asked for."""
 
-    def __init__(self, objects: ObjectStore, job: JobId, chunk: ChunkId) -> None:
+    def __init__(self, objects: ObjectStore, job: JobId, chunk: ChunkId, dpi: float | None) -> None:
         self._objects = objects
         self._job = job
         self._chunk = chunk
+        self._dpi = dpi
 
     def take(self, number: int) -> PageImage | None:
         """Return a page and remove it from the store; None if it was not rendered ahead, or can't be had."""
@@ -51,4 +52,4 @@ class RenderedPages:
         return decode_page_image(number, content)
 
     def _key(self, number: int) -> str:
-        return keys.rendered_page(self._job, self._chunk, number)
+        return keys.rendered_page(self._job, self._chunk, number, self._dpi)

@@ -20,9 +20,9 @@ def segment(job: JobId, chunk: ChunkId, attempt: int, ordinal: int) -> str:
     return f"jobs/{job}/chunks/{chunk}/{attempt}/{ordinal:05}.jsonl"
 
 
-def rendered_page(job: JobId, chunk: ChunkId, number: int) -> str:
-    """Return where a page lies that was rendered ahead of its recognition."""
-    return f"jobs/{job}/chunks/{chunk}/pages/{number:06}.png"
+def rendered_page(job: JobId, chunk: ChunkId, number: int, dpi: float | None) -> str:
+    """Return where a page lies that was rendered ahead, at this resolution or, with None, at its own."""
+    return f"jobs/{job}/chunks/{chunk}/pages/{number:06}-{'own' if dpi is None else f'{dpi:g}'}.png"
 
 
 def bound_pages(job: JobId, attempt: int) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 import structlog
 
 from pipeline.domain import keys
-from pipeline.domain.document import ChunkId, JobId, PageClass
+from pipeline.domain.document import ChunkId, PageClass
 from pipeline.domain.errors import PipelineError, StaleMove
-from pipeline.ports.chunks import ChunkMoves
+from pipeline.ports.chunks import ChunkMoves, ClaimedChunk
 from pipeline.ports.objects import ObjectStore
 from pipeline.steps.job_step import Next
 
@@ -31,26 +31,35 @@ class Render:
     def __call__(self, chunk_id: ChunkId, attempt: int) -> Next:
         """Store the chunk's pages as images, if it still waits at this attempt.
 
-        Nothing is claimed: doing it twice writes the same objects. A page that can't be rendered is left to the device,
-        whose attempt is counted and which says on the page's row what was wrong.
+        Nothing is claimed: a second time renders what is not there yet. A page that can't be rendered is left to the
+        device, whose attempt is counted and which says on the page's row what was wrong.
         """
         try:
             chunk = self.chunks.peek(chunk_id, attempt)
         except StaleMove as stale:
             log.info("chunk_not_rendered", chunk_id=str(chunk_id), attempt=attempt, reason=str(stale))
             return Next.STOP
-        wanted = [page.number for page in chunk.pages if page.page_class in _RENDERED]
-        dpi = chunk.options.get("dpi")
+        asked = chunk.options.get("dpi")
+        dpi = float(asked) if isinstance(asked, int | float) else None
         try:
-            with tempfile.TemporaryDirectory(prefix="muniment-render-") as folder:
-                path = Path(folder) / "original"
-                with self.objects.get(keys.original(chunk.sha256)) as pieces, path.open("wb") as file:
-                    file.writelines(pieces)
-                for number, image in self.render(path, wanted, float(dpi) if isinstance(dpi, int | float) else None):
-                    self._put(chunk.claim.job_id, chunk_id, number, image)
+            self._render(chunk, dpi)
         except PipelineError as error:
             log.warning("chunk_not_rendered", chunk_id=str(chunk_id), attempt=attempt, reason=str(error))
         return Next.GO_ON
 
-    def _put(self, job_id: JobId, chunk_id: ChunkId, number: int, image: bytes) -> None:
-        self.objects.put(keys.rendered_page(job_id, chunk_id, number), image, media_type="image/png")
+    def _render(self, chunk: ClaimedChunk, dpi: float | None) -> None:
+        key_of = {
+            page.number: keys.rendered_page(chunk.claim.job_id, chunk.claim.chunk_id, page.number, dpi)
+            for page in chunk.pages
+            if page.page_class in _RENDERED
+        }
+        # The message comes again while the chunk waits for a device, which may be long.
+        wanted = [number for number, key in key_of.items() if self.objects.size(key) is None]
+        if not wanted:
+            return
+        with tempfile.TemporaryDirectory(prefix="muniment-render-") as folder:
+            path = Path(folder) / "original"
+            with self.objects.get(keys.original(chunk.sha256)) as pieces, path.open("wb") as file:
+                file.writelines(pieces)
+            for number, image in self.render(path, wanted, dpi):
+                self.objects.put(key_of[number], image, media_type="image/png")

@@ -133,7 +133,7 @@ def test_a_long_document_for_an_accelerator_is_rendered_ahead(system, tmp_path):
     assert "muniment.render" in system.log("io0")
     # What was rendered ahead is gone once it was read.
     [chunk] = system.rows.sql("SELECT id FROM chunk WHERE ordinal = 0")
-    assert system.objects.size(f"jobs/{job_id}/chunks/{chunk.id}/pages/000001.png") is None
+    assert system.objects.size(f"jobs/{job_id}/chunks/{chunk.id}/pages/000001-own.png") is None
 
 
 def test_the_same_upload_twice_is_stored_once(system, tmp_path):
