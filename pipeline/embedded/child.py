@@ -30,6 +30,8 @@ class RestartPolicy:
     max_deaths: int = 6
     window: timedelta = timedelta(minutes=1)
     """A process that dies `max_deaths` times inside it is left down."""
+    settled: timedelta = timedelta(seconds=10)
+    """A process that ran this long before it died works: its earlier deaths are forgotten."""
 
     def pause(self, deaths: int) -> timedelta | None:
         """Return how long to wait after so many deaths inside the window, or None to give up."""
@@ -51,6 +53,7 @@ class Child:
         self._pump: _Pump | None = None
         self._state = ProcessState.STARTING
         self._deaths: deque[float] = deque()
+        self._ready_at: float | None = None
         self._restarts = 0
         self._last_exit: int | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -83,12 +86,14 @@ class Child:
         self._log.close()
 
     async def _run(self) -> None:
+        self._ready_at = None
         self._move(ProcessState.STARTING)
         try:
             process = await self._spawn()
         except OSError as error:
             raise await self._failure(f"could not be started: {error}") from error
         await self._until_ready(process)
+        self._ready_at = time.monotonic()
         self._move(ProcessState.RUNNING)
 
     async def _spawn(self) -> "subprocess.Popen[bytes]":
@@ -158,6 +163,8 @@ class Child:
 
     def _count_death(self) -> int:
         now = time.monotonic()
+        if self._ready_at is not None and now - self._ready_at >= self._policy.settled.total_seconds():
+            self._deaths.clear()
         self._deaths.append(now)
         while self._deaths[0] < now - self._policy.window.total_seconds():
             self._deaths.popleft()

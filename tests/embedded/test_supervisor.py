@@ -71,6 +71,22 @@ def test_a_process_that_keeps_dying_is_left_down_and_reported(tmp_path: Path) ->
     assert "left down" in (tmp_path / "worker.log").read_text()
 
 
+def test_a_process_that_had_settled_is_started_again_as_if_it_had_never_died(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        settled = RestartPolicy(first_pause=timedelta(milliseconds=10), max_deaths=2, settled=timedelta(microseconds=1))
+        supervisor = Supervisor(logs=tmp_path, restarts=settled)
+        await supervisor.start(script(tmp_path, "exec sleep 60"))
+        for deaths in range(1, 5):
+            await until(lambda: supervisor.reports["worker"].state is ProcessState.RUNNING)
+            identity = supervisor.reports["worker"].identity
+            assert identity
+            os.kill(identity.pid, signal.SIGKILL)
+            await until(lambda deaths=deaths: supervisor.reports["worker"].restarts == deaths)
+        await supervisor.stop()
+
+    asyncio.run(scenario())
+
+
 def test_pauses_double_up_to_a_bound_and_end() -> None:
     policy = RestartPolicy(first_pause=timedelta(seconds=1), longest_pause=timedelta(seconds=5), max_deaths=6)
     pauses = [policy.pause(deaths) for deaths in range(1, 7)]
