@@ -18,6 +18,7 @@ def main() -> None:
     options = StackOptions(
         with_flower=arguments.with_flower,
         cpu_slots=arguments.cpu_slots,
+        dispatchers=arguments.dispatchers,
         while_attached=arguments.while_attached,
         only_servers=arguments.only_servers,
         servers=ServerOptions(
@@ -39,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--with-flower", action="store_true")
     parser.add_argument("--cpu-slots", type=int)
+    parser.add_argument("--dispatchers", type=int, default=StackOptions().dispatchers)
     parser.add_argument("--while-attached", action="store_true")
     parser.add_argument("--only-servers", action="store_true")
     parser.add_argument("--no-fsync", action="store_true")

@@ -15,14 +15,19 @@ _WORK_LAYER = 1
 FLOWER_USER = "muniment"
 
 
-def pipeline_processes(env: Mapping[str, str]) -> list[ProcessSpec]:
+def pipeline_processes(env: Mapping[str, str], *, dispatchers: int = 1) -> list[ProcessSpec]:
     """Return the processes that move and read documents, in the order of `status`."""
     return [
-        _process("dispatcher", "dispatcher", env=env),
+        *(_process(dispatcher_name(number), "dispatcher", env=env) for number in range(dispatchers)),
         _process("io", "worker", "--queues", "io,render", "--name", "io", "--concurrency", "2", env=env),
         # Starts one worker for each device, and ends them.
         _process("launcher", "launcher", env=env),
     ]
+
+
+def dispatcher_name(number: int) -> str:
+    """Return what a dispatcher, counted from 0, is called among the processes of its stack."""
+    return "dispatcher" if number == 0 else f"dispatcher-{number + 1}"
 
 
 def flower_process(env: Mapping[str, str], *, home: Path, port: int, password: str) -> tuple[ProcessSpec, FlowerAccess]:

@@ -44,6 +44,7 @@ class StackOptions:
 
     with_flower: bool = False
     cpu_slots: int | None = None
+    dispatchers: int = 1
     while_attached: bool = False
     only_servers: bool = False
     """Neither schema nor bucket nor pipeline processes: for tests."""
@@ -128,7 +129,7 @@ class _Stack:
 
     async def _start_work(self, servers: Servers) -> None:
         env = process_environment(self._home, servers, cpu_slots=self._options.cpu_slots)
-        processes = pipeline_processes(env)
+        processes = pipeline_processes(env, dispatchers=self._options.dispatchers)
         if self._options.with_flower:
             flower, self._flower = flower_process(
                 env, home=self._home, port=self._embedded.pick_port(), password=self._credentials.flower_password

@@ -192,6 +192,7 @@ def _flags(options: StackOptions) -> list[str]:
     return [
         *(["--with-flower"] if options.with_flower else []),
         *([] if options.cpu_slots is None else [f"--cpu-slots={options.cpu_slots}"]),
+        f"--dispatchers={options.dispatchers}",
         *(["--only-servers"] if options.only_servers else []),
         *([] if servers.fsync else ["--no-fsync"]),
         f"--max-connections={servers.max_connections}",
