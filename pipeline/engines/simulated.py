@@ -3,7 +3,8 @@
 What it does is told by the environment, as JSON in `MUNIMENT_SIMULATED`: `page_ms`, how long a page takes; `faults`, by
 page number, what goes wrong on it, each time: `fail`, `kill`, `hang`, `memory`, `exhaust` (takes memory until there is
 none, within a bound of its own), or, only the first time on this host, `kill_once` (marked by a file in `folder`);
-`gate`, a file: pages wait until it is there.
+`sizes`, the same by the picture's size in pixels, `300x200`; `gate`, a file: pages wait until it is there; `journal`, a
+file: gets device and process as a line for each page begun.
 """
 
 import ctypes
@@ -33,11 +34,13 @@ class Simulation:
 
     page_ms: int = 0
     faults: Mapping[int, str] = field(default_factory=dict)
+    sizes: Mapping[str, str] = field(default_factory=dict)
     folder: Path | None = None
     gate: Path | None = None
+    journal: Path | None = None
 
     def __post_init__(self) -> None:
-        if unknown := set(self.faults.values()) - _KNOWN_FAULTS:
+        if unknown := {*self.faults.values(), *self.sizes.values()} - _KNOWN_FAULTS:
             raise ValueError(f"{VARIABLE}: unknown faults {sorted(unknown)}; there are {sorted(_KNOWN_FAULTS)}")
 
     @classmethod
@@ -45,7 +48,7 @@ class Simulation:
         """Return what the environment asks for. Raises: ValueError, TypeError."""
         told = json.loads(os.environ.get(VARIABLE, "{}"))
         told["faults"] = {int(number): fault for number, fault in told.get("faults", {}).items()}
-        for name in ("folder", "gate"):
+        for name in ("folder", "gate", "journal"):
             told[name] = Path(told[name]) if told.get(name) else None
         return cls(**told)
 
@@ -72,10 +75,17 @@ class SimulatedEngine:
     def read(self, pages: Iterable[PageImage]) -> Iterator[ReadPage]:
         """Yield one line a page, `page N`, after its time and unless its fault strikes."""
         for page in pages:
+            self._write_down()
             self._wait()
-            self._strike(page.number)
+            self._strike(page)
             box = ((0.0, 0.0), (100.0, 0.0), (100.0, 20.0), (0.0, 20.0))
             yield ReadPage(number=page.number, lines=(Line(text=f"page {page.number}", polygon=box, confidence=1.0),))
+
+    def _write_down(self) -> None:
+        if self._simulation.journal is None:
+            return
+        with self._simulation.journal.open("ab", buffering=0) as journal:
+            journal.write(f"{os.environ.get('MUNIMENT_DEVICE', '-')} {os.getpid()}\n".encode())
 
     def _wait(self) -> None:
         time.sleep(self._simulation.page_ms / 1000)
@@ -83,8 +93,9 @@ class SimulatedEngine:
         while gate is not None and not gate.exists():
             time.sleep(0.01)
 
-    def _strike(self, number: int) -> None:
-        match self._simulation.faults.get(number):
+    def _strike(self, page: PageImage) -> None:
+        number, size = page.number, f"{page.width_px}x{page.height_px}"
+        match self._simulation.faults.get(number) or self._simulation.sizes.get(size):
             case "fail":
                 raise RecognitionFailed(ErrorCode.ENGINE_FAILED, f"page {number} fails, as it was told to")
             case "kill":

@@ -1,4 +1,5 @@
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -63,6 +64,20 @@ def test_it_can_kill_its_process_each_time() -> None:
 def test_it_can_kill_its_process_once(tmp_path: Path) -> None:
     outcomes = [read_in_a_process_of_its_own(faults={"2": "kill_once"}, folder=str(tmp_path)) for _ in range(2)]
     assert [(done.returncode, done.stdout) for done in outcomes] == [(-signal.SIGKILL, "1\n"), (0, "1\n2\n")]
+
+
+def test_it_can_fail_on_pictures_of_a_size() -> None:
+    results = SimulatedEngine(Simulation(sizes={"9x9": "fail"})).read([image(paper(8, 9), number=1), *pages(2)])
+    assert next(results).number == 1
+    with pytest.raises(RecognitionFailed):
+        next(results)
+
+
+def test_it_can_write_down_which_process_began_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUNIMENT_DEVICE", "cpu:3")
+    journal = tmp_path / "journal"
+    assert len(list(SimulatedEngine(Simulation(journal=journal)).read(pages(1, 2)))) == 2
+    assert journal.read_text() == f"cpu:3 {os.getpid()}\n" * 2
 
 
 def test_a_fault_that_it_does_not_know_is_refused() -> None:
