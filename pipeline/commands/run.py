@@ -1,17 +1,16 @@
 """`run`: from files to text in one command, over the running stack or one that is started for it."""
 
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
+from pipeline.commands.interruption import EXIT_INTERRUPTED, interruptible
 from pipeline.commands.options import collected, document_options
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ _OPEN_AT_ONCE = 100
 """Documents of one call that are handed in at the same time; the others wait on disk."""
 _POLL_S = 0.5
 _CANCEL_WITHIN_S = 30.0
-EXIT_INTERRUPTED = 130
 
 
 @click.command("run")
@@ -39,7 +37,7 @@ def run_command(files: tuple[Path, ...], out: Path, as_json: bool, priority: int
     3 some are partial, 4 some were rejected, 5 some failed or were cancelled, 2 wrong usage, 130 interrupted.
     """
     paths = _collect(files)
-    with _interruptible():
+    with interruptible():
         try:
             code = _run(paths, out, as_json=as_json, priority=priority, options=collected(**options))  # type: ignore[arg-type]
         except KeyboardInterrupt:
@@ -166,17 +164,3 @@ def _running_stack() -> Iterator[None]:
         yield
     finally:
         handle.stop()
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
