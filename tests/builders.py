@@ -12,8 +12,10 @@ from pipeline.domain.errors import ErrorCode
 from pipeline.domain.recognition import (
     Block,
     BlockKind,
+    Cell,
     EngineIdentity,
     Flag,
+    Item,
     Line,
     PageOutcome,
     PageResult,
@@ -108,9 +110,18 @@ def lines(text=_any_text):
     return st.builds(Line, text=text, polygon=polygons, confidence=_scores)
 
 
-def blocks(text=_any_text):
-    return st.builds(
-        Block, kind=st.sampled_from(BlockKind), lines=st.lists(lines(text), min_size=1, max_size=4).map(tuple)
+@st.composite
+def blocks(draw, text=_any_text):
+    """Draw a block of any kind; of lists and tables some have no parts, as those of version 1.0."""
+    kind = draw(st.sampled_from(BlockKind))
+    found = draw(st.lists(lines(text), min_size=1, max_size=4).map(tuple))
+    has_parts = draw(st.booleans())
+    return Block(
+        kind=kind,
+        lines=found,
+        level=draw(st.none() | st.integers(1, 6)) if kind is BlockKind.HEADING else None,
+        items=tuple(Item(lines=(n,)) for n in range(len(found))) if kind is BlockKind.LIST and has_parts else (),
+        cells=(Cell(row=0, column=0, lines=tuple(range(len(found)))),) if kind is BlockKind.TABLE and has_parts else (),
     )
 
 

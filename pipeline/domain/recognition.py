@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import NewType
 from uuid import UUID
 
+from pipeline.domain.joining import join_lines
+
 Point = tuple[float, float]
 Polygon = tuple[Point, ...]
 EngineName = NewType("EngineName", str)
@@ -26,12 +28,17 @@ class BlockKind(StrEnum):
     """What a block is on its page."""
 
     TEXT = "text"
+    """A paragraph, and whatever is nothing else."""
     HEADING = "heading"
+    LIST = "list"
     TABLE = "table"
     FIGURE = "figure"
     FORMULA = "formula"
+    FOOTNOTE = "footnote"
+    MARGINALIA = "marginalia"
     HEADER = "header"
     FOOTER = "footer"
+    PAGE_NUMBER = "page_number"
 
 
 def _check_share(what: str, value: float | None) -> None:
@@ -55,20 +62,64 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One item of a list."""
+
+    lines: tuple[int, ...]
+    """Which lines of the block it is made of, counted from 0."""
+    depth: int = 0
+    """How far inside: 0 for the outermost items."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One cell of a table; rows and columns count from 0."""
+
+    row: int
+    column: int
+    lines: tuple[int, ...]
+    """Which lines of the block stand in it, counted from 0."""
+    row_span: int = 1
+    column_span: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """Lines that belong together, in reading order; at least one."""
 
     kind: BlockKind
     lines: tuple[Line, ...]
+    level: int | None = None
+    """Of a heading: 1 (title of a book or part) to 6; None where nobody judged it."""
+    items: tuple[Item, ...] = ()
+    """Of a list: each of its lines is in exactly one of them, in order."""
+    cells: tuple[Cell, ...] = ()
+    """Of a table, row by row: each of its lines is in exactly one of them, in order."""
 
     def __post_init__(self) -> None:
         if not self.lines:
             raise ValueError("a block holds at least one line")
+        if self.level is not None and (self.kind is not BlockKind.HEADING or not 1 <= self.level <= 6):
+            raise ValueError(f"a heading has a level of 1 to 6, not a {self.kind} one of {self.level}")
+        for owner, parts in ((BlockKind.LIST, self.items), (BlockKind.TABLE, self.cells)):
+            if parts and self.kind is not owner:
+                raise ValueError(f"a {self.kind} has no parts of a {owner}")
+            if parts and [index for part in parts for index in part.lines] != list(range(len(self.lines))):
+                raise ValueError(f"each line of a {owner} belongs to exactly one of its parts, in order")
 
     @property
     def text(self) -> str:
         """Return the lines, one below the other."""
         return "\n".join(line.text for line in self.lines)
+
+    @property
+    def joined(self) -> str:
+        """Return the lines as one piece, hyphens at their ends undone."""
+        return join_lines(line.text for line in self.lines)
+
+    def text_of(self, part: Item | Cell) -> str:
+        """Return an item's or a cell's lines as one piece."""
+        return join_lines(self.lines[index].text for index in part.lines)
 
     @property
     def polygon(self) -> Polygon:

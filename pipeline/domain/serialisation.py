@@ -14,8 +14,10 @@ from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.recognition import (
     Block,
     BlockKind,
+    Cell,
     EngineIdentity,
     Flag,
+    Item,
     Line,
     PageOutcome,
     PageResult,
@@ -157,11 +159,27 @@ def _polygon_to_json(polygon: Polygon) -> list[list[float]]:
 def _block_to_json(block: Block) -> dict[str, Any]:
     return {
         "kind": block.kind.value,
+        "level": block.level,
         "polygon": _polygon_to_json(block.polygon),
         "text": block.text,
+        "joined": block.joined,
         "lines": [
             {"text": line.text, "polygon": _polygon_to_json(line.polygon), "confidence": line.confidence}
             for line in block.lines
+        ],
+        "items": [
+            {"depth": item.depth, "text": block.text_of(item), "lines": list(item.lines)} for item in block.items
+        ],
+        "cells": [
+            {
+                "row": cell.row,
+                "column": cell.column,
+                "row_span": cell.row_span,
+                "column_span": cell.column_span,
+                "text": block.text_of(cell),
+                "lines": list(cell.lines),
+            }
+            for cell in block.cells
         ],
     }
 
@@ -209,7 +227,28 @@ def _provenance_from_json(page: Mapping[str, Any]) -> Provenance:
 
 
 def _block_from_json(block: Mapping[str, Any]) -> Block:
-    return Block(kind=BlockKind(block["kind"]), lines=tuple(map(_line_from_json, _take(block, "lines", list))))
+    # Pages written as version 1.0 have neither levels nor items nor cells.
+    return Block(
+        kind=BlockKind(block["kind"]),
+        lines=tuple(map(_line_from_json, _take(block, "lines", list))),
+        level=_take(block, "level", int) if block.get("level") is not None else None,
+        items=tuple(map(_item_from_json, block.get("items", ()))),
+        cells=tuple(map(_cell_from_json, block.get("cells", ()))),
+    )
+
+
+def _item_from_json(item: Mapping[str, Any]) -> Item:
+    return Item(lines=tuple(_take(item, "lines", list)), depth=_take(item, "depth", int))
+
+
+def _cell_from_json(cell: Mapping[str, Any]) -> Cell:
+    return Cell(
+        row=_take(cell, "row", int),
+        column=_take(cell, "column", int),
+        row_span=_take(cell, "row_span", int),
+        column_span=_take(cell, "column_span", int),
+        lines=tuple(_take(cell, "lines", list)),
+    )
 
 
 def _line_from_json(line: Mapping[str, Any]) -> Line:

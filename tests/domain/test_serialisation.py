@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.domain.errors import ErrorCode, PipelineError
-from pipeline.domain.recognition import BlockKind, Flag, Line
+from pipeline.domain.recognition import BlockKind, Cell, Flag, Item, Line
 from pipeline.domain.serialisation import (
     decode_segment,
     encode_page,
@@ -78,12 +78,16 @@ def test_the_json_of_a_page_has_the_fields_of_the_format():
         "blocks": [
             {
                 "kind": "heading",
+                "level": None,
                 "polygon": box,
                 "text": "Sehr geehrte\nDamen",
+                "joined": "Sehr geehrte Damen",
                 "lines": [
                     {"text": "Sehr geehrte", "polygon": box, "confidence": 0.9},
                     {"text": "Damen", "polygon": box, "confidence": 0.9},
                 ],
+                "items": [],
+                "cells": [],
             }
         ],
         "engine": {"name": "rapidocr", "revision": "3.10", "settings_digest": "ab12"},
@@ -130,6 +134,26 @@ def test_keys_of_a_later_version_are_ignored():
     later["engine"]["device"] = "cuda:0"
     later["blocks"][0]["cells"] = []
     assert from_json(later) == page(1, block("text"))
+
+
+def test_a_page_of_version_1_0_is_read():
+    older = to_json(page(1, block("text")))
+    for key in ("level", "joined", "items", "cells"):
+        del older["blocks"][0][key]
+    assert from_json(older) == page(1, block("text"))
+
+
+def test_levels_items_and_cells_survive():
+    result = page(
+        1,
+        replace(block("One", kind=BlockKind.HEADING), level=2),
+        replace(block("• a", "b", kind=BlockKind.LIST), items=(Item(lines=(0, 1), depth=1),)),
+        replace(block("3", "4", kind=BlockKind.TABLE), cells=(Cell(row=1, column=2, lines=(0, 1), column_span=2),)),
+    )
+    assert through_json(result) == result
+    assert to_json(result)["blocks"][2]["cells"] == [
+        {"row": 1, "column": 2, "row_span": 1, "column_span": 2, "text": "3 4", "lines": [0, 1]}
+    ]
 
 
 def needed_keys():

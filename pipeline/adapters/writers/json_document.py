@@ -11,7 +11,7 @@ from pipeline.domain.assembly import DocumentHeader
 from pipeline.domain.recognition import PageOutcome, PageResult
 from pipeline.domain.serialisation import encode_page, flag_to_json, printable
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 
 
 def write_json(header: DocumentHeader, pages: Iterable[PageResult]) -> Iterator[bytes]:

@@ -23,6 +23,13 @@ def join_lines(lines: Iterable[str]) -> str:
     return "".join(joined)
 
 
+def goes_on(before: str, after: str) -> bool:
+    """Whether a text breaks off within a sentence that another one goes on with, as from one column to the next."""
+    ended, begun = before.rstrip(), after.lstrip()
+    breaks_off = ended[-1:].isalpha() or ended[-1:] in (",", *_HYPHENS)
+    return bool(ended) and breaks_off and begun[:1].islower()
+
+
 def _ended(line: str, following: str) -> str:
     """Return the line such that the following one may stand right behind it."""
     last, first = line[-1], following[0]
@@ -35,6 +42,8 @@ def _ended(line: str, following: str) -> str:
 
 def _is_set_solid(last: str, first: str) -> bool:
     wide = _is_wide(last), _is_wide(first)
+    if "—" in (last, first) and not any(wide):
+        return True
     return all(wide) or (any(wide) and (last in _NARROW_PUNCTUATION or first in _NARROW_PUNCTUATION))
 
 
