@@ -48,13 +48,12 @@ def columns(placed: Sequence[Placed]) -> list[list[Placed]]:
     bands = _best_bands(placed)
     if bands is None:
         return [list(placed)]
-    bands = _with_headings(bands)
     parts: list[list[Placed]] = []
-    for band in bands:
-        if band.across or not (band.left and band.right):
-            parts.append([*band.across, *band.left, *band.right])
+    for has_columns, run in groupby(_with_headings(bands), key=lambda band: bool(band.left and band.right)):
+        if has_columns:
+            parts += [part for band in run for side in (band.left, band.right) for part in columns(side)]
         else:
-            parts += columns(band.left) + columns(band.right)
+            parts.append([item for band in run for item in (*band.across, *band.left, *band.right)])
     return parts
 
 

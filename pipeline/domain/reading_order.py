@@ -1,25 +1,21 @@
 """Reading order: from the lines that an engine found, in any order, to blocks as a person would read them."""
 
-import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, zip_longest
 
+from pipeline.domain.blocks import PlacedBlock, blocks_of, placed_block
+from pipeline.domain.body_type import body_type
+from pipeline.domain.captions import with_figures
 from pipeline.domain.columns import columns
-from pipeline.domain.geometry import box_around, turn
-from pipeline.domain.placed_lines import Placed, Row, em, joined, place, rows_of
+from pipeline.domain.geometry import Box, box_around, turn
+from pipeline.domain.marginalia import marginalia
+from pipeline.domain.page_edges import MARGIN, edge_blocks
+from pipeline.domain.placed_lines import Placed, Row, bottom, em, joined, place, rows_of, top
 from pipeline.domain.recognition import Block, BlockKind, Line
-from pipeline.domain.text_angle import is_vertical, text_angle
+from pipeline.domain.tables import tables_across
+from pipeline.domain.text_angle import is_across, is_vertical, text_angle
 
-MARGIN = 0.15
-"""Part of the page's height, at its head and foot, where a single row set apart is a header or a footer."""
 APART_EM = 0.8
-"""How far apart that row is, in heights of a line's box; lines of running text lie -0.2 to 0.4 apart."""
-PARAGRAPH_GAP_EM = 0.4
-"""How much wider than usual a gap has to be to end a paragraph."""
-INDENT_EM = 0.5
-HEADING_RATIO = 1.35
-ITEM = re.compile(r"[•·●○▪■◆◦*\-–—]\s|\(?(\d{1,3}|[a-z])[.)]\s|（?[一二三四五六七八九十]{1,3}[、）]")
-"""How an item of a list begins."""
+"""How far a row at the head or foot is set apart, in heights of a line's box; lines of text lie -0.2 to 0.4 apart."""
 
 
 def order(lines: Sequence[Line], width: float, height: float) -> tuple[Block, ...]:
@@ -33,73 +29,94 @@ def order(lines: Sequence[Line], width: float, height: float) -> tuple[Block, ..
     if not lines:
         return ()
     angle_deg = text_angle(lines)
-    if is_vertical(lines):
-        # Seen from the side, columns from right to left are lines from top to bottom.
-        angle_deg += 90
-    page = box_around(turn([(0, 0), (width, 0), (width, height), (0, height)], -angle_deg))
-    placed = sorted((place(line, angle_deg) for line in lines), key=_position)
-    head, body, foot = _apart(placed, top=page.top + MARGIN * page.height, bottom=page.bottom - MARGIN * page.height)
-    parts = [part for part in (head, *columns(body), foot) if part]
-    return tuple(
-        Block(kind=BlockKind.TEXT, lines=tuple(item.line for row in paragraph for item in row))
-        for part in parts
-        for paragraph in _paragraphs([joined(row) for row in rows_of(part)])
+    if not is_vertical(lines):
+        return _upright(lines, _page(width, height, angle_deg), angle_deg)
+    above, columns_of_text, below = _around_vertical(lines, angle_deg)
+    # Seen from the side, columns from right to left are lines from top to bottom.
+    return (
+        *order(above, width, height),
+        *_upright(columns_of_text, _page(width, height, angle_deg + 90), angle_deg + 90),
+        *order(below, width, height),
     )
+
+
+def _page(width: float, height: float, angle_deg: float) -> Box:
+    return box_around(turn([(0, 0), (width, 0), (width, height), (0, height)], -angle_deg))
+
+
+def _around_vertical(lines: Sequence[Line], angle_deg: float) -> tuple[list[Line], list[Line], list[Line]]:
+    """Return the lines that run across above all vertical columns, the columns, and those that do below."""
+    upright = [place(line, angle_deg) for line in lines]
+    text = [item for item in upright if not is_across(item.line)]
+    first, last = min(item.box.top for item in text), max(item.box.bottom for item in text)
+    above = [item.line for item in upright if is_across(item.line) and item.box.bottom <= first]
+    below = [item.line for item in upright if is_across(item.line) and item.box.top >= last]
+    return above, [item.line for item in upright if item.line not in above and item.line not in below], below
+
+
+def _upright(lines: Sequence[Line], page: Box, angle_deg: float) -> tuple[Block, ...]:
+    placed = sorted((place(line, angle_deg) for line in lines), key=_position)
+    body = body_type(placed)
+    head, text, foot = _apart(placed, page)
+    notes, text = marginalia(text)
+    read = [found for rows in _parts(text) for found in blocks_of(rows, body, page)]
+    ordered = [
+        *edge_blocks(head, BlockKind.HEADER, body, page),
+        *_with_notes(read, notes),
+        *edge_blocks(foot, BlockKind.FOOTER, body, page),
+    ]
+    return tuple(with_figures([found.block for found in ordered]))
 
 
 def _position(item: Placed) -> tuple[float, float, float, float, str]:
     return item.box.top, item.box.left, item.box.bottom, item.box.right, item.line.text
 
 
-def _apart(placed: list[Placed], *, top: float, bottom: float) -> tuple[list[Placed], list[Placed], list[Placed]]:
+def _apart(placed: list[Placed], page: Box) -> tuple[list[Placed], list[Placed], list[Placed]]:
     """Return a row that stands alone at the head of the page, the body, and one that does at its foot."""
     rows = rows_of(placed)
-    gap = APART_EM * em(placed)
+    gap, margin = APART_EM * em(placed), MARGIN * page.height
     head: list[Placed] = []
     foot: list[Placed] = []
-    if len(rows) > 1 and _bottom(rows[0]) <= top and min(map(_top, rows[1:])) - _bottom(rows[0]) >= gap:
+    if len(rows) > 1 and bottom(rows[0]) <= page.top + margin and min(map(top, rows[1:])) - bottom(rows[0]) >= gap:
         head = rows.pop(0)
-    if len(rows) > 1 and _top(rows[-1]) >= bottom and _top(rows[-1]) - max(map(_bottom, rows[:-1])) >= gap:
+    if len(rows) > 1 and top(rows[-1]) >= page.bottom - margin and top(rows[-1]) - max(map(bottom, rows[:-1])) >= gap:
         foot = rows.pop()
     return head, [item for row in rows for item in row], foot
 
 
-def _paragraphs(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Yield rows of one column by paragraphs and items of lists."""
-    gaps = sorted(_top(below) - _bottom(above) for above, below in pairwise(rows))
-    usual_gap = gaps[len(gaps) // 2] if gaps else 0.0
-    paragraph: list[Row] = []
-    for row, below in zip_longest(rows, rows[1:]):
-        if paragraph and (_is_apart(row, paragraph[-1], usual_gap) or _begins(row, paragraph, below)):
-            yield paragraph
-            paragraph = []
-        paragraph.append(row)
-    if paragraph:
-        yield paragraph
+def _parts(text: Sequence[Placed]) -> Iterator[list[Row]]:
+    """Yield the rows of what is read one after the other: columns, and tables across the page between them."""
+    rows = [joined(row) for row in rows_of(text)] if text else []
+    done = 0
+    for table in tables_across(rows):
+        yield from _columns(rows[done : table.start])
+        yield list(rows[table.start : table.stop])
+        done = table.stop
+    yield from _columns(rows[done:])
 
 
-def _is_apart(row: Row, above: Row, usual_gap: float) -> bool:
-    """Whether a row stands further below than usual, or is of another size."""
-    low, high = sorted((em(row), em(above)))
-    return high > HEADING_RATIO * low or _top(row) - _bottom(above) > usual_gap + PARAGRAPH_GAP_EM * low
+def _columns(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    lines = [piece for row in rows for item in row for piece in item.pieces or (item,)]
+    for part in columns(lines) if lines else ():
+        yield [joined(row) for row in rows_of(part)]
 
 
-def _begins(row: Row, paragraph: Sequence[Row], below: Row | None) -> bool:
-    """Whether a row is an item of a list, or indented as first lines are: the next row is not, and it isn't centred."""
-    if ITEM.match(row[0].line.text):
-        return True
-    above, indent = paragraph[-1], INDENT_EM * em(row)
-    return (
-        row[0].box.left - above[0].box.left > indent
-        and (below is None or row[0].box.left - below[0].box.left > indent)
-        and above[-1].box.right - row[-1].box.right < indent
-        and not ITEM.match(paragraph[0][0].line.text)
-    )
+def _with_notes(read: Sequence[PlacedBlock], notes: Sequence[Sequence[Placed]]) -> list[PlacedBlock]:
+    """Return the blocks with each note in the margin before the block that it stands beside."""
+    found = list(read)
+    for note in notes:
+        marginal = placed_block(BlockKind.MARGINALIA, rows_of(note))
+        beside = [
+            block
+            for block in found
+            if block.box.bottom > marginal.box.top and block.block.kind is not BlockKind.MARGINALIA
+        ]
+        nearest = min(beside, key=lambda block: _distance(block.box, marginal.box), default=None)
+        found.insert(len(found) if nearest is None else found.index(nearest), marginal)
+    return found
 
 
-def _top(row: Row) -> float:
-    return min(item.box.top for item in row)
-
-
-def _bottom(row: Row) -> float:
-    return max(item.box.bottom for item in row)
+def _distance(text: Box, note: Box) -> tuple[float, float]:
+    """Return how far a note is from a block downwards, then sideways."""
+    return max(0.0, text.top - note.middle), max(text.left - note.right, note.left - text.right)

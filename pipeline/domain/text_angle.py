@@ -33,6 +33,12 @@ def is_vertical(lines: Sequence[Line]) -> bool:
     return 2 * tall > sum(len(line.text) for line in lines) and cjk_share("".join(line.text for line in lines)) > 0.5
 
 
+def is_across(line: Line) -> bool:
+    """Whether a line is clearly longer along the tops of its letters than down them."""
+    (x0, y0), (x1, y1), (x2, y2) = line.polygon[:3]
+    return len(line.text) > 1 and math.hypot(x1 - x0, y1 - y0) > 1.5 * math.hypot(x2 - x1, y2 - y1)
+
+
 def _quarter_turns(lines: Sequence[Line]) -> int:
     votes: Counter[int] = Counter()
     for line in lines:

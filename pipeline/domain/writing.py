@@ -12,3 +12,19 @@ def cjk_share(text: str) -> float:
     """Return which part of the characters, spaces apart, is Chinese, Japanese or Korean; 0 for an empty text."""
     seen = [character for character in text if not character.isspace()]
     return sum(map(is_cjk, seen)) / len(seen) if seen else 0.0
+
+
+def width_em(text: str) -> float:
+    """Return about how broad a text is set, in the size of its type."""
+    return sum(map(_advance_em, text))
+
+
+def _advance_em(character: str) -> float:
+    # Means of the usual serif and sans-serif types.
+    if is_cjk(character):
+        return 1.0
+    if character.isspace() or character in "iljtfrI.,;:!'|()[]-":
+        return 0.3
+    if character in "mwMW":
+        return 0.8
+    return 0.66 if character.isupper() else 0.5

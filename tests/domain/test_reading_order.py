@@ -235,14 +235,15 @@ class TestParagraphs:
         lines = [at("a", 150, 300, 1300), at("b", 150, 342, 600), at("c", 190, 384, 1260), at("d", 150, 426, 1300)]
         assert self.blocks(lines) == [["a", "b"], ["c", "d"]]
 
-    def test_each_item_of_a_list_is_a_block_with_its_further_lines(self) -> None:
+    def test_each_item_of_a_list_has_its_further_lines(self) -> None:
         lines = [
             at("• one", 150, 300, 1300),
             at("more of one", 190, 342, 700),
             at("• two", 150, 384, 1300),
             at("• three", 150, 426, 1300),
         ]
-        assert self.blocks(lines) == [["• one", "more of one"], ["• two"], ["• three"]]
+        [block] = order(lines, WIDTH, HEIGHT)
+        assert [block.text_of(item) for item in block.items] == ["• one more of one", "• two", "• three"]
 
     def test_centred_lines_stay_together(self) -> None:
         lines = [at("a", 300, 300, 1000), at("b", 500, 342, 600), at("c", 350, 384, 900)]

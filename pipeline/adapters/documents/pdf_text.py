@@ -1,8 +1,9 @@
 """Reads the text of a PDF page with its positions, in the order of the file, which is the reading order of most."""
 
 import ctypes
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +22,12 @@ _LINE_ENDS = tuple(map(ord, "\r\n" + HYPHEN_MARKS))
 _BLANKS = tuple(code for code in range(0x3001) if chr(code).isspace())
 _KEPT_SPACE = 1.0
 """A space between two ideographs says something only if it is at least this wide, in character heights."""
+
+_CELL_GAP = 0.6
+"""Characters further apart, in heights of their line, may stand in two cells of a table."""
+_BOLD_WEIGHT = 600
+_BOLD_NAME = re.compile(rb"bold|black|heavy|-medi|[cs][mf]bx")
+"""Fonts of TeX do not give their weight."""
 
 Boxes = npt.NDArray[np.float64]
 
@@ -64,7 +71,7 @@ def text_blocks(page: Any, contents: PageContents, placement: Placement) -> tupl
         textpage.close()
     for value in contents.field_values:
         _insert(lines, value, placement)
-    return blocks_of(lines)
+    return blocks_of(lines, placement.width_px, placement.height_px)
 
 
 def _runs(textpage: Any, contents: PageContents, placement: Placement) -> Iterator[Run]:
@@ -80,8 +87,38 @@ def _runs(textpage: Any, contents: PageContents, placement: Placement) -> Iterat
     ends = np.flatnonzero(np.isin(codes, _LINE_ENDS)) + 1
     for first, end in zip((0, *ends), (*ends, count), strict=True):
         visible = np.flatnonzero(shown[first:end])
-        if visible.size and (run := _run(codes[first:end], boxes[first:end], visible)):
+        if not visible.size:
+            continue
+        is_bold = _is_bold(raw, int(first + visible[0]), int(first + visible[-1]))
+        if run := _run_with_pieces(codes[first:end], boxes[first:end], visible, is_bold=is_bold):
             yield run
+
+
+def _is_bold(raw: Any, *indexes: int) -> bool:
+    """Whether all of some characters are set in bold type, by the font's weight or else by its name."""
+    return all(
+        pdfium.FPDFText_GetFontWeight(raw, index) >= _BOLD_WEIGHT or _BOLD_NAME.search(_font_name(raw, index))
+        for index in indexes
+    )
+
+
+def _font_name(raw: Any, index: int) -> bytes:
+    name = ctypes.create_string_buffer(128)
+    pdfium.FPDFText_GetFontInfo(raw, index, name, len(name), ctypes.c_int())
+    return name.value.lower()
+
+
+def _run_with_pieces(
+    codes: npt.NDArray[np.uint32], boxes: Boxes, visible: npt.NDArray[np.intp], *, is_bold: bool
+) -> Run | None:
+    """Return a run, and what gaps wider than its height part in it."""
+    run = _run(codes, boxes, visible, is_bold=is_bold)
+    gaps = boxes[visible[1:], 0] - boxes[visible[:-1], 2]
+    wide = np.flatnonzero(gaps > _CELL_GAP * (run.height if run else 0.0))
+    if run is None or not wide.size:
+        return run
+    parts = [_run(codes, boxes, part, is_bold=is_bold) for part in np.split(visible, wide + 1)]
+    return replace(run, pieces=tuple(part for part in parts if part))
 
 
 def _glyph_boxes(raw: Any, count: int) -> Boxes:
@@ -100,14 +137,15 @@ def _within(boxes: Boxes, placement: Placement) -> npt.NDArray[np.bool_]:
     return np.logical_and(inside[:, 0], inside[:, 1])
 
 
-def _run(codes: npt.NDArray[np.uint32], boxes: Boxes, visible: npt.NDArray[np.intp]) -> Run | None:
+def _run(codes: npt.NDArray[np.uint32], boxes: Boxes, visible: npt.NDArray[np.intp], *, is_bold: bool) -> Run | None:
     text = clean("".join(_without_stray_spaces(_characters(codes), boxes, visible.tolist())))
     if not text:
         return None
     left, top = boxes[visible, :2].min(axis=0).tolist()
     right, bottom = boxes[visible, 2:].max(axis=0).tolist()
     heights = np.sort(boxes[visible, 3] - boxes[visible, 1])
-    return Run(text=text, left=left, top=top, right=right, bottom=bottom, size=float(heights[visible.size // 2]))
+    size = float(heights[visible.size // 2])
+    return Run(text=text, left=left, top=top, right=right, bottom=bottom, size=size, is_bold=is_bold)
 
 
 def _characters(codes: npt.NDArray[np.uint32]) -> list[str]:

@@ -1,24 +1,28 @@
-"""Makes lines and blocks of text runs, in the order in which the file has them. Pure; pixels, y downwards."""
+"""Makes lines of text runs, and parts of lines, in the order in which the file has them. Pure; pixels, y downwards."""
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
 
 from pipeline.adapters.documents.text_quality import HYPHEN_MARKS
+from pipeline.domain.blocks import PlacedBlock
+from pipeline.domain.blocks import blocks_of as placed_blocks
+from pipeline.domain.body_type import body_type
+from pipeline.domain.captions import with_figures
+from pipeline.domain.geometry import Box
+from pipeline.domain.page_edges import MARGIN, edge_blocks
+from pipeline.domain.placed_lines import Placed, Row, bottom, rows_of, top
 from pipeline.domain.recognition import Block, BlockKind, Line
+from pipeline.domain.tables import pieces_of
 
 _SAME_LINE_OVERLAP = 0.5
 _JOINING_GAP = 1.0
 """Runs on one line that are closer than this, in line heights, belong together: a superscript and what follows it."""
 _SPACE_GAP = 0.2
-_PARAGRAPH_GAP = 0.5
-"""By how much more than usual lines have to be apart to begin a new block, in line heights."""
-_WIDEST_USUAL_GAP = 1.0
-"""Double spacing."""
-_SIZE_CHANGE = 1.3
+_HEAD_RISE = 1.6
+"""How far the next cell may begin above the last one within a table's head, in line heights."""
 
 _ENDING_HYPHEN = re.compile(f"[{HYPHEN_MARKS}\u00ad]\\s*$")
 _DROPPED = re.compile(f"[{HYPHEN_MARKS}\u00ad\u200b\u2060\ufeff\u2028\u2029\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -39,6 +43,9 @@ class Run:
     bottom: float
     size: float
     """Height of most of its characters; a superscript makes a run higher, not larger."""
+    is_bold: bool = False
+    pieces: tuple["Run", ...] = ()
+    """What wide gaps part in it, if that is more than one: cells, where it is a row of a table."""
 
     @property
     def height(self) -> float:
@@ -71,17 +78,24 @@ def joined(runs: Iterable[Run]) -> list[Run]:
     return lines
 
 
-def blocks_of(lines: Sequence[Run]) -> tuple[Block, ...]:
-    """Return the lines in blocks, a new one wherever the text jumps, leaves a gap or changes its size."""
+def blocks_of(lines: Sequence[Run], width: float, height: float) -> tuple[Block, ...]:
+    """Return the lines in blocks, in the order given but for the cells of tables, which follow by rows.
+
+    Args: width and height are the page's, in pixels.
+    """
     if not lines:
         return ()
-    usual_gap = _usual_gap(lines)
-    groups = [[lines[0]]]
-    for above, below in pairwise(lines):
-        if _begins_block(above, below, usual_gap):
-            groups.append([])
-        groups[-1].append(below)
-    return tuple(Block(kind=BlockKind.TEXT, lines=tuple(map(_line, group))) for group in groups)
+    page = Box(left=0.0, top=0.0, right=width, bottom=height)
+    body = body_type([_placed(line) for line in lines])
+    parts = [_rows(part) for part in _parts(lines)]
+    read: list[PlacedBlock] = []
+    for part in parts:
+        kind = _edge(part, parts, page)
+        if kind and len(part) == 1:
+            read += edge_blocks(pieces_of(part[0]), kind, body, page)
+        else:
+            read += placed_blocks(part, body, page)
+    return tuple(with_figures([found.block for found in read]))
 
 
 def _continues(before: Run, after: Run) -> bool:
@@ -101,32 +115,71 @@ def _merged(before: Run, after: Run) -> Run:
         right=max(before.right, after.right),
         bottom=max(before.bottom, after.bottom),
         size=max(before, after, key=lambda run: len(run.text)).size,
+        is_bold=before.is_bold and after.is_bold,
+        pieces=_merged_pieces(before, after),
     )
 
 
-def _usual_gap(lines: Sequence[Run]) -> float:
-    """Return the usual distance between lines that follow each other downwards, in line heights."""
-    gaps = [
-        (below.top - above.bottom) / above.height
-        for above, below in pairwise(lines)
-        if above.height > 0 and below.top > above.top and _overlap_sideways(above, below)
-    ]
-    return min(max(0.0, median(gaps)), _WIDEST_USUAL_GAP) if gaps else 0.0
+def _merged_pieces(before: Run, after: Run) -> tuple[Run, ...]:
+    if not (before.pieces or after.pieces):
+        return ()
+    *first, last = before.pieces or (before,)
+    following, *rest = after.pieces or (after,)
+    return (*first, _merged(last, following), *rest)
 
 
-def _begins_block(above: Run, below: Run, usual_gap: float) -> bool:
-    height = min(above.height, below.height)
-    if below.top < above.top - 0.5 * height or not _overlap_sideways(above, below):
-        return True
-    if max(above.size, below.size) > _SIZE_CHANGE * min(above.size, below.size):
-        return True
-    return below.top - above.bottom > (usual_gap + _PARAGRAPH_GAP) * height
+def _parts(lines: Sequence[Run]) -> Iterator[list[Run]]:
+    """Yield stretches that run down the page; one that goes up, or down in another column, begins a new one."""
+    part = [lines[0]]
+    for above, below in pairwise(lines):
+        height = min(above.height, below.height)
+        # Cells of a table's head are of different heights and stand to the right of one another.
+        rise = _HEAD_RISE if below.left >= above.right else 0.5
+        goes_up = below.top < above.top - rise * height
+        goes_over = below.left > above.right and below.top > above.bottom
+        if goes_up or goes_over:
+            yield part
+            part = []
+        part.append(below)
+    yield part
 
 
-def _overlap_sideways(one: Run, other: Run) -> bool:
-    return min(one.right, other.right) > max(one.left, other.left)
+def _rows(part: Sequence[Run]) -> list[list[Placed]]:
+    """Return lines by rows, as they follow each other, or by their places where some go up."""
+    if any(below.top < above.top - 0.5 * min(above.height, below.height) for above, below in pairwise(part)):
+        return rows_of([_placed(run) for run in part])
+    rows = [[part[0]]]
+    for before, run in pairwise(part):
+        if _overlap_upwards(before, run) and run.left >= before.right:
+            rows[-1].append(run)
+        else:
+            rows.append([run])
+    return [[_placed(run) for run in row] for row in rows]
 
 
-def _line(run: Run) -> Line:
-    left, top, right, bottom = (round(value, 1) for value in (run.left, run.top, run.right, run.bottom))
-    return Line(text=run.text, polygon=((left, top), (right, top), (right, bottom), (left, bottom)))
+def _edge(part: Sequence[Row], parts: Sequence[Sequence[Row]], page: Box) -> BlockKind | None:
+    """Return what a part is called that is the first thing at the head of a page or the last at its foot."""
+    others = [row for other in parts if other is not part for row in other]
+    first, last = top(part[0]), bottom(part[-1])
+    if bottom(part[-1]) <= MARGIN * page.height and all(top(row) >= last for row in others):
+        return BlockKind.HEADER
+    if first >= (1 - MARGIN) * page.height and all(bottom(row) <= first for row in others):
+        return BlockKind.FOOTER
+    return None
+
+
+def _overlap_upwards(one: Run, other: Run) -> bool:
+    overlap = min(one.bottom, other.bottom) - max(one.top, other.top)
+    return overlap >= _SAME_LINE_OVERLAP * min(one.height, other.height)
+
+
+def _placed(run: Run) -> Placed:
+    box = Box(left=round(run.left, 1), top=round(run.top, 1), right=round(run.right, 1), bottom=round(run.bottom, 1))
+    return Placed(
+        line=Line(text=run.text, polygon=box.corners),
+        box=box,
+        angle_deg=0.0,
+        size=run.size,
+        is_bold=run.is_bold,
+        pieces=tuple(map(_placed, run.pieces)),
+    )

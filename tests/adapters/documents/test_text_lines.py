@@ -1,3 +1,6 @@
+from dataclasses import replace
+from itertools import accumulate
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +13,7 @@ def run(text: str, left: float, top: float, *, width: float = 100, height: float
 
 
 def texts(*runs: Run) -> list[str]:
-    return [block.text for block in blocks_of(runs)]
+    return [block.text for block in blocks_of(runs, 600, 800)]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +71,35 @@ def test_a_larger_letter_begins_a_block() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 500), st.floats(0, 500), st.floats(1, 50)), max_size=30))
-def test_every_line_is_in_one_block_and_in_the_order_given(places: list[tuple[float, float, float]]) -> None:
-    lines = [run(str(index), left, top, height=height) for index, (left, top, height) in enumerate(places)]
-    kept = [line.text for block in blocks_of(lines) for line in block.lines]
-    assert kept == [line.text for line in lines]
+def test_every_line_is_in_one_block(places: list[tuple[float, float, float]]) -> None:
+    lines = [run(f"line {index}", left, top, height=height) for index, (left, top, height) in enumerate(places)]
+    kept = [line.text for block in blocks_of(lines, 600, 800) for line in block.lines]
+    assert sorted(kept) == sorted(line.text for line in lines)
+
+
+@given(st.lists(st.tuples(st.floats(0, 500), st.floats(10, 60)), max_size=12))
+def test_lines_that_run_down_the_page_keep_their_order(places: list[tuple[float, float]]) -> None:
+    tops = list(accumulate(step + 20 for _, step in places))
+    lines = [run(f"line {i}", left, top) for i, ((left, _), top) in enumerate(zip(places, tops, strict=True))]
+    assert [line.text for block in blocks_of(lines, 600, 1200) for line in block.lines] == [run.text for run in lines]
+
+
+def test_cells_of_one_run_become_a_table() -> None:
+    rows = [
+        replace(
+            run("a b c", 0, 30 * row, width=500),
+            pieces=tuple(run(text, 200 * n, 30 * row) for n, text in enumerate("abc")),
+        )
+        for row in range(4)
+    ]
+    [table] = blocks_of(rows, 600, 800)
+    assert [(cell.row, cell.column) for cell in table.cells] == [
+        (row, column) for row in range(4) for column in range(3)
+    ]
+    assert texts(*rows[:2]) == ["a b c\na b c"]
+
+
+def test_bold_lines_above_text_are_a_heading() -> None:
+    heading = replace(run("The dues", 0, 0), is_bold=True)
+    lines = [run("for every vessel that comes into the harbour".title(), 0, 25 * n, width=500) for n in range(1, 6)]
+    assert [block.level for block in blocks_of([heading, *lines], 600, 800)] == [3, None]
