@@ -8,6 +8,7 @@ from pipeline.domain import keys
 from pipeline.domain.assembly import bind
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
 from pipeline.domain.recognition import PageResult
+from pipeline.domain.running_titles import with_running_titles
 from pipeline.domain.serialisation import decode_segment, encode_page
 from pipeline.ports.jobs import ClaimedJob, JobSteps, Ledger
 from pipeline.ports.objects import ObjectStore
@@ -31,7 +32,8 @@ class Merge:
             raise PipelineError(
                 ErrorCode.LEDGER_BROKEN, f"job {job.claim.job_id} is to be merged and has no page count"
             )
-        pages = bind(self.ledger.pages(job.claim.job_id), self._read_segment, job.page_count)
+        bound = bind(self.ledger.pages(job.claim.job_id), self._read_segment, job.page_count)
+        pages = with_running_titles(bound)
         key = keys.bound_pages(job.claim.job_id, job.claim.attempt)
         content = (encode_page(page) for page in renewing(pages, self.jobs, job.claim, self.renew_every))
         self.objects.put(key, content, media_type=BOUND_MEDIA_TYPE)
