@@ -11,14 +11,14 @@ from markdown_it import MarkdownIt
 
 from pipeline import __version__
 from pipeline.adapters.writers import OUTPUTS, write_json, write_markdown, write_text
-from pipeline.adapters.writers.markdown import escaped
-from pipeline.adapters.writers.paragraphs import join_lines
+from pipeline.adapters.writers.markdown_escapes import escaped
 from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.options import OutputFormat
-from pipeline.domain.recognition import BlockKind, PageOutcome
+from pipeline.domain.recognition import BlockKind, Cell, Item, PageOutcome
 from pipeline.domain.serialisation import normalised, to_json
 from pipeline.schemas import document_schema
 from tests.builders import STEADY, blank, block, documents, failed, header, page
+from tests.pages import ROOT
 
 SCHEMA = Draft202012Validator(document_schema(), format_checker=FormatChecker())
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -98,7 +98,7 @@ class TestJson:
         document = json.loads(written(write_json, five_pages()))
         del document["pages"]
         assert document == {
-            "schema_version": "1.0",
+            "schema_version": "1.1",
             "job_id": "01900000-0000-7000-8000-000000000001",
             "source": {
                 "name": "box 17.pdf",
@@ -133,6 +133,11 @@ class TestText:
         text = written(write_text, five_pages())
         assert text == "The Report\n\nFirst line\nand the second.\n\ffrom the file\n\f\f\f"
 
+    def test_rows_of_a_table_are_lines(self):
+        lines = block("Item", "Price", "Ink", "3", kind=BlockKind.TABLE)
+        cells = tuple(Cell(row=n // 2, column=n % 2, lines=(n,)) for n in range(4))
+        assert written(write_text, [page(1, replace(lines, cells=cells))]) == "Item | Price\nInk | 3\n"
+
     @STEADY
     @given(documents())
     def test_there_are_as_many_parts_as_pages(self, pages):
@@ -152,6 +157,74 @@ class TestMarkdown:
     def test_lines_of_a_table_stay_apart(self):
         pages = [page(1, block("Item | Price", "--- | ---", "Ink | 3", kind=BlockKind.TABLE))]
         assert written(write_markdown, pages) == ("<!-- page 1 -->\n\nItem | Price\\\n\\--- | ---\\\nInk | 3\n")
+
+    def test_headings_have_their_level(self):
+        heading = replace(block("1. The Report", kind=BlockKind.HEADING), level=4)
+        assert written(write_markdown, [page(1, heading)]) == "<!-- page 1 -->\n\n#### 1. The Report\n"
+
+    def test_a_list_keeps_its_numbers_and_depth(self):
+        lines = block("• one", "two-", "fold", "a) within", "3. three", "• last", kind=BlockKind.LIST)
+        items = (
+            Item(lines=(0,)),
+            Item(lines=(1, 2)),
+            Item(lines=(3,), depth=1),
+            Item(lines=(4,)),
+            Item(lines=(5,), depth=1),
+        )
+        assert written(write_markdown, [page(1, replace(lines, items=items))]) == (
+            "<!-- page 1 -->\n\n- one\n- twofold\n  - a) within\n3. three\n   - last\n"
+        )
+
+    def test_lists_behind_one_another_stay_two(self):
+        first, second = (
+            replace(block(f"1. {name}", kind=BlockKind.LIST), items=(Item(lines=(0,)),)) for name in ("one", "other")
+        )
+        assert [token.type for token in MARKDOWN.parse(written(write_markdown, [page(1, first, second)]))].count(
+            "ordered_list_open"
+        ) == 2
+
+    def test_a_table_without_spans_is_a_pipe_table(self):
+        lines = block("Item", "Price", "Ink | red", "3", "Quill", kind=BlockKind.TABLE)
+        places = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
+        cells = tuple(Cell(row=row, column=column, lines=(n,)) for n, (row, column) in enumerate(places))
+        assert written(write_markdown, [page(1, replace(lines, cells=cells))]) == (
+            "<!-- page 1 -->\n\n| Item | Price |\n| --- | --- |\n| Ink \\| red | 3 |\n| Quill |  |\n"
+        )
+
+    def test_a_table_with_spans_is_written_as_html(self):
+        lines = block("Goods & dues", "Ink", "<3>", kind=BlockKind.TABLE)
+        cells = (
+            Cell(row=0, column=0, column_span=2, lines=(0,)),
+            Cell(row=1, column=0, row_span=2, lines=(1,)),
+            Cell(row=1, column=1, lines=(2,)),
+        )
+        assert written(write_markdown, [page(1, replace(lines, cells=cells))]) == (
+            '<!-- page 1 -->\n\n<table>\n<tr><td colspan="2">Goods &amp; dues</td></tr>\n'
+            '<tr><td rowspan="2">Ink</td><td>&lt;3&gt;</td></tr>\n</table>\n'
+        )
+
+    def test_furniture_is_left_out_and_notes_stand_at_the_end(self):
+        pages = [
+            page(
+                1,
+                block("The First Book", kind=BlockKind.HEADER),
+                block("Text*)"),
+                block("*) A note.", kind=BlockKind.FOOTNOTE),
+                block("1904", kind=BlockKind.MARGINALIA),
+                block("More."),
+                block("12", kind=BlockKind.PAGE_NUMBER),
+                block("Printed in Zürich", kind=BlockKind.FOOTER),
+            )
+        ]
+        assert written(write_markdown, pages) == (
+            "<!-- page 1 -->\n\nText\\*)\n\n> 1904\n\nMore.\n\n---\n\n\\*) A note.\n"
+        )
+
+    def test_a_paragraph_that_goes_on_in_the_next_column_is_one(self):
+        pages = [page(1, block("Every vessel", "that comes", "into the har-"), block("bour pays.", "Always."))]
+        assert written(write_markdown, pages) == (
+            "<!-- page 1 -->\n\nEvery vessel that comes into the harbour pays. Always.\n"
+        )
 
     @pytest.mark.parametrize(
         "line",
@@ -225,46 +298,34 @@ class TestMarkdownAsItIsShown:
         assert shown(markdown.removeprefix("<!-- page 1 -->")) == [text.strip() for text in texts]
 
     @STEADY
+    @given(st.lists(tricky_lines.filter(str.strip), min_size=4, max_size=4))
+    def test_cells_are_shown_as_they_are(self, texts):
+        cells = tuple(Cell(row=n // 2, column=n % 2, lines=(n,)) for n in range(4))
+        markdown = written(write_markdown, [page(1, replace(block(*texts, kind=BlockKind.TABLE), cells=cells))])
+        tokens = MARKDOWN.parse(markdown.removeprefix("<!-- page 1 -->"))
+        inline = [token for token in tokens if token.type == "inline"]
+        assert ["".join(child.content for child in token.children) for token in inline] == [t.strip() for t in texts]
+
+    @STEADY
+    @given(st.lists(tricky_lines.filter(str.strip), min_size=1, max_size=4))
+    def test_items_are_shown_as_they_are(self, texts):
+        lines = block(*(f"• {text.strip()}" for text in texts), kind=BlockKind.LIST)
+        items = tuple(Item(lines=(n,)) for n in range(len(texts)))
+        tokens = MARKDOWN.parse(written(write_markdown, [page(1, replace(lines, items=items))]))
+        inline = [token for token in tokens if token.type == "inline"]
+        assert ["".join(child.content for child in token.children) for token in inline] == [t.strip() for t in texts]
+
+    @STEADY
     @given(documents(text=tricky_lines))
-    def test_a_document_holds_one_comment_a_page_and_otherwise_headings_and_paragraphs(self, pages):
+    def test_a_document_holds_one_comment_a_page_and_no_other_html(self, pages):
         tokens = MARKDOWN.parse(written(write_markdown, pages))
         comments = [token.content for token in tokens if token.type == "html_block"]
         assert [int(re.search(r"\d+", comment)[0]) for comment in comments] == [result.number for result in pages]
         others = {token.type for token in tokens if token.type != "html_block"}
-        assert others <= {"heading_open", "heading_close", "paragraph_open", "paragraph_close", "inline"}
-
-
-@pytest.mark.parametrize(
-    ("lines", "joined"),
-    [
-        (["one", "two"], "one two"),
-        (["  one ", "", "two  "], "one two"),
-        (["recog-", "nition"], "recognition"),
-        (["Jean-", "Paul"], "Jean-Paul"),
-        (["1914-", "1918"], "1914-1918"),
-        (["size A4-", "format"], "size A4-format"),
-        (["a dash -", "and more"], "a dash - and more"),
-        (["soft\u00ad", "hyphen"], "softhyphen"),
-        (["Gewohn\u2e17", "heit"], "Gewohnheit"),
-        (["-", "item"], "- item"),
-        (["中华人民", "共和国"], "中华人民共和国"),
-        (["他说：“", "你好”"], "他说：“你好”"),
-        (["第一条，", "second"], "第一条， second"),
-        (["使用", "Python"], "使用 Python"),
-        (["カタカナ", "ひらがな"], "カタカナひらがな"),
-        (["대한", "민국"], "대한 민국"),
-        ([], ""),
-    ],
-)
-def test_lines_are_joined_as_their_script_does(lines, joined):
-    assert join_lines(lines) == joined
-
-
-@STEADY
-@given(st.lists(st.text("ab -漢。é", max_size=8), max_size=6))
-def test_joining_loses_nothing_but_spaces_and_hyphens(lines):
-    keep = str.maketrans("", "", " -")
-    assert join_lines(lines).translate(keep) == "".join(lines).translate(keep)
+        lists = ("bullet_list", "ordered_list", "list_item")
+        tables = ("table", "thead", "tbody", "tr", "th", "td")
+        known = ("heading", "paragraph", "blockquote", *lists, *tables)
+        assert others <= {f"{kind}_{end}" for kind in known for end in ("open", "close")} | {"inline", "hr"}
 
 
 class TestSchema:
@@ -318,6 +379,13 @@ class TestSchema:
         assert SCHEMA.is_valid(document)
         document["pages"][0] |= change
         assert not SCHEMA.is_valid(document)
+
+    def test_the_documented_block_follows_it(self):
+        example = re.search(r"```json\n(.*?)```", (ROOT / "docs" / "output.md").read_text(encoding="utf-8"), re.DOTALL)[
+            1
+        ]
+        block_schema = {"$ref": "#/$defs/block", "$defs": document_schema()["$defs"]}
+        Draft202012Validator(block_schema).validate(json.loads(example))
 
     def test_it_refuses_a_block_without_lines(self):
         document = json.loads(written(write_json, [page(1, block("text"))]))

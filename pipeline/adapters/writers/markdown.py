@@ -1,45 +1,32 @@
-"""Writes `document.md`: headings and paragraphs in reading order, with a mark where each page begins.
+"""Writes `document.md`: what a page says, in reading order, with a mark where each page begins.
 
-Text is escaped only where CommonMark (0.31) or GitHub's tables and strikethrough would read something else into it.
+Headers, footers and page numbers are left out, footnotes stand below a rule at the end of their page.
 """
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from pipeline.adapters.writers.markdown_escapes import escaped, escaped_heading
+from pipeline.adapters.writers.markdown_table import table
 from pipeline.adapters.writers.page_check import checked
-from pipeline.adapters.writers.paragraphs import join_lines
 from pipeline.domain.assembly import DocumentHeader
+from pipeline.domain.item_marks import mark_of
+from pipeline.domain.joining import goes_on
 from pipeline.domain.recognition import Block, BlockKind, PageOutcome, PageResult
 from pipeline.domain.serialisation import normalised
 
-_PUNCTUATION = re.escape("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-_SPECIAL = re.compile(
-    rf"\\(?=[{_PUNCTUATION}]|$)"  # would escape what follows, or break the line
-    r"|`"
-    r"|](?=[(\[:])"  # the middle of a link, of a reference, or of its definition
-    r"|<(?=[A-Za-z/!?])"
-    r"|&(?=#?\w+;)"
-)
-_EMPHASIS = re.compile(r"\*+|_+|~+")
-_AT_LINE_START = re.compile(
-    r"#{1,6}(\s|$)|>|[-+*](\s|$)|~~~"  # heading, quotation, item, fence
-    r"|=+$|-+$|([-_*]\s*){3,}$"  # a line below a heading, a rule
-    r"|(?=[|:\s]*-)[|:\s-]+$"  # a line below a table's head
-)
-_LIST_NUMBER = re.compile(r"(\d{1,9})(?=[.)](\s|$))")
-_CLOSING_HASHES = re.compile(r"(?<=\s)(?=#+$)")
-
-_LINES_MATTER = (BlockKind.TABLE, BlockKind.FIGURE, BlockKind.FORMULA)
+_LEFT_OUT = (BlockKind.HEADER, BlockKind.FOOTER, BlockKind.PAGE_NUMBER)
+_LINES_OF_PROSE = 3
+_RULE = "---"
 _HARD_BREAK = "\\\n"
 
 
 def write_markdown(header: DocumentHeader, pages: Iterable[PageResult]) -> Iterator[bytes]:
-    """Yield the document as CommonMark in UTF-8, each page after a comment with its number.
+    """Yield the document as Markdown in UTF-8, each page after a comment with its number.
 
     Raises: PipelineError (`ledger_broken`), if the pages are not those of the header; what was yielded is void then.
     """
     for page in checked(header, pages):
-        parts = [_page_mark(page), *filter(None, map(_block, normalised(page).blocks))]
+        parts = [_page_mark(page), *_page_parts(normalised(page))]
         separator = "" if page.number == 1 else "\n"
         yield (separator + "\n\n".join(parts) + "\n").encode()
 
@@ -54,27 +41,85 @@ def _page_mark(page: PageResult) -> str:
             return f"<!-- page {page.number} -->"
 
 
+def _page_parts(page: PageResult) -> list[str]:
+    body = [block for block in page.blocks if block.kind not in (*_LEFT_OUT, BlockKind.FOOTNOTE)]
+    notes = [block for block in page.blocks if block.kind is BlockKind.FOOTNOTE]
+    written = [*filter(None, map(_paragraph, notes))]
+    return [*_body_parts(body), *([_RULE, *written] if written else [])]
+
+
+def _body_parts(blocks: Sequence[Block]) -> Iterator[str]:
+    """Yield what is written of each block that shows anything; paragraphs that columns part are made whole."""
+    last_list = False
+    for block in _whole(blocks):
+        is_second_list = last_list and block.kind is BlockKind.LIST
+        written = _list(block, signs="*)" if is_second_list else "-.") if block.items else _block(block)
+        if written:
+            # Two lists in a row would be taken for one if their marks were the same.
+            last_list = block.kind is BlockKind.LIST and not is_second_list
+            yield written
+
+
+def _whole(blocks: Sequence[Block]) -> Iterator[Block]:
+    open_block: Block | None = None
+    for block in blocks:
+        if open_block and _is_continued(open_block, block):
+            open_block = Block(kind=BlockKind.TEXT, lines=(*open_block.lines, *block.lines))
+            continue
+        if open_block:
+            yield open_block
+        open_block = block
+    if open_block:
+        yield open_block
+
+
+def _is_continued(block: Block, following: Block) -> bool:
+    are_paragraphs = block.kind is following.kind is BlockKind.TEXT and len(block.lines) >= _LINES_OF_PROSE
+    return are_paragraphs and goes_on(block.lines[-1].text, following.lines[0].text)
+
+
 def _block(block: Block) -> str:
-    texts = [line.text for line in block.lines]
-    if block.kind in _LINES_MATTER:
-        return _HARD_BREAK.join(escaped(text.strip()) for text in texts if text.strip())
-    joined = escaped(join_lines(texts))
-    if block.kind is BlockKind.HEADING and joined:
-        return "## " + _CLOSING_HASHES.sub(r"\\", joined)
-    return joined
+    match block.kind:
+        case BlockKind.HEADING:
+            return escaped_heading(block.level or 2, block.joined) if block.joined else ""
+        case BlockKind.TABLE if block.cells:
+            return table(block)
+        case BlockKind.TABLE | BlockKind.FIGURE | BlockKind.FORMULA:
+            texts = [line.text for line in block.lines if line.text.strip()]
+            return _HARD_BREAK.join(escaped(text) for text in texts)
+        case BlockKind.MARGINALIA:
+            joined = _paragraph(block)
+            return f"> {joined}" if joined else ""
+        case _:
+            return _paragraph(block)
 
 
-def escaped(line: str) -> str:
-    """Return one line of text such that Markdown shows it as it is."""
-    line = line.strip()
-    shown = _EMPHASIS.sub(_escaped_emphasis, _SPECIAL.sub(r"\\\g<0>", line))
-    if _AT_LINE_START.match(line) and not shown.startswith("\\"):
-        return "\\" + shown
-    return _LIST_NUMBER.sub(r"\1\\", shown, count=1) if _LIST_NUMBER.match(line) else shown
+def _paragraph(block: Block) -> str:
+    return escaped(block.joined)
 
 
-def _escaped_emphasis(run: re.Match[str]) -> str:
-    before, after = run.string[max(0, run.start() - 1) : run.start()], run.string[run.end() : run.end() + 1]
-    is_apart = (not before or before.isspace()) and (not after or after.isspace())
-    is_in_word = run[0][0] == "_" and before.isalnum() and after.isalnum()
-    return run[0] if is_apart or is_in_word else "".join(f"\\{character}" for character in run[0])
+def _list(block: Block, *, signs: str) -> str:
+    """Return a list; marks that Markdown has no sign for are kept in the text.
+
+    Args: signs are the bullet to use, and what to put behind a number.
+    """
+    rows = []
+    indents: list[int] = []
+    for item in block.items:
+        text = block.text_of(item)
+        sign, shown = _item(text, signs)
+        depth = min(item.depth, len(indents))
+        indents = [*indents[:depth], len(sign) + 1]
+        if shown:
+            rows.append(" " * sum(indents[:-1]) + f"{sign} {escaped(shown)}")
+    return "\n".join(rows)
+
+
+def _item(text: str, signs: str) -> tuple[str, str]:
+    """Return the sign of an item and what stands behind it."""
+    bullet, stop = signs[0], signs[1]
+    mark = mark_of(text)
+    if mark is None or mark.family not in ("1.", "1)") or mark.value is None:
+        is_bullet = mark is not None and mark.value is None and mark.can_make_list
+        return bullet, text[len(mark.text) :] if mark and is_bullet else text
+    return f"{mark.value}{stop}", text[len(mark.text) :]

@@ -1,13 +1,15 @@
 """Writes `document.txt`: lines as they stand on the pages, pages apart by a form feed and nothing else."""
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from pipeline.adapters.writers.page_check import checked
 from pipeline.domain.assembly import DocumentHeader
-from pipeline.domain.recognition import PageResult
+from pipeline.domain.recognition import Block, PageResult
 from pipeline.domain.serialisation import normalised
 
 PAGE_MARK = "\f"
+CELL_MARK = " | "
 
 
 def write_text(header: DocumentHeader, pages: Iterable[PageResult]) -> Iterator[bytes]:
@@ -19,5 +21,13 @@ def write_text(header: DocumentHeader, pages: Iterable[PageResult]) -> Iterator[
     """
     for page in checked(header, pages):
         mark = "" if page.number == 1 else PAGE_MARK
-        text = normalised(page).text
+        text = "\n\n".join(map(_text, normalised(page).blocks))
         yield f"{mark}{text}\n".encode() if text else mark.encode()
+
+
+def _text(block: Block) -> str:
+    """Return the lines, of a table the rows."""
+    if not block.cells:
+        return block.text
+    rows = groupby(block.cells, key=lambda cell: cell.row)
+    return "\n".join(CELL_MARK.join(block.text_of(cell) for cell in cells) for _, cells in rows)
