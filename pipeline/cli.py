@@ -25,7 +25,7 @@ _COMMANDS = {
     "tenants": ("control", "List tenants, or set what one may have."),
     "devices": ("devices", "Show devices; `drain` and `resume` them."),
     "doctor": ("doctor", "Check this installation and say what to do."),
-    "chaos": ("chaos", "Break a stack of its own on this machine, and see that nothing is lost."),
+    "chaos": ("chaos", "Break a stack of its own here, and see that nothing is lost."),
     "db": ("database", "Manage the database's schema."),
     "worker": ("processes", "Run one Celery worker."),
     "dispatcher": ("processes", "Run a dispatcher."),

@@ -23,14 +23,19 @@ CHUNK = ChunkId(UUID("01900000-0000-7000-8000-0000000000c1"))
 MOST_BYTES = 2048
 
 
+STEPS_OF_PRIORITY = ("", "\x06\x163", "\x06\x166", "\x06\x169")
+"""How kombu's Redis transport names the lists of a queue, the first that is taken from first."""
+
+
 def messages(settings, queue):
-    """Return the raw messages that wait in a queue, oldest first."""
+    """Return the raw messages that wait in a queue, in the order in which they are taken."""
     with redis.Redis.from_url(settings.broker.url.get_secret_value()) as broker:
-        return list(reversed(broker.lrange(f"{settings.broker.key_prefix}{queue}", 0, -1)))
+        lists = [broker.lrange(f"{settings.broker.key_prefix}{queue}{step}", 0, -1) for step in STEPS_OF_PRIORITY]
+    return [raw for waiting in lists for raw in reversed(waiting)]
 
 
-def due_chunk(lane):
-    return DueChunk(chunk_id=CHUNK, job_id=JOB, lane=lane, attempt=2)
+def due_chunk(lane, **more):
+    return DueChunk(chunk_id=CHUNK, job_id=JOB, lane=lane, attempt=2, **more)
 
 
 def test_a_job_goes_out_as_a_chain_of_ids_under_its_own_root(settings):
@@ -67,6 +72,15 @@ def test_a_chunk_goes_to_its_lane_by_way_of_the_render_queue_where_that_pays(set
     headers = json.loads(raw)["headers"]
     assert (headers["task"], headers["root_id"]) == (task, str(JOB))
     assert json.loads(base64.b64decode(json.loads(raw)["body"]))[0] == [str(CHUNK), 2]
+
+
+@pytest.mark.parametrize("lane", Lane)
+def test_an_express_chunk_is_taken_before_those_that_wait(settings, lane):
+    chains = CeleryChains(create_app(settings))
+    chains.send_chunk(due_chunk(lane))
+    chains.send_chunk(due_chunk(lane, is_express=True))
+    queue = "render" if lane.renders_ahead else str(lane)
+    assert [json.loads(raw)["properties"]["priority"] for raw in messages(settings, queue)] == [0, 6]
 
 
 def test_no_message_is_delayed_expires_is_retried_or_is_large(settings):
