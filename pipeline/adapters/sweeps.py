@@ -227,7 +227,8 @@ def _past_their_time(connection: Connection, ids: Sequence[Any], longest: timede
     """Set a deadline that has passed for jobs that have lasted too long; `end_unwanted` does the rest."""
     statement = (
         update(Job)
-        .where(Job.id.in_(ids), _OPEN, Job.begun_at < NOW - longest, func.coalesce(Job.deadline, NOW) >= NOW)
+        # Each NOW is read anew, so one is never compared with another.
+        .where(Job.id.in_(ids), _OPEN, Job.begun_at < NOW - longest, or_(Job.deadline.is_(None), Job.deadline >= NOW))
         .values(deadline=Job.begun_at + longest)
         .returning(Job.id)
     )
