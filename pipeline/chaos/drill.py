@@ -12,12 +12,13 @@ from pipeline.adapters.disruption import Disruption
 from pipeline.adapters.evidence import PostgresEvidence
 from pipeline.adapters.objects import S3Objects
 from pipeline.adapters.submissions import PostgresSubmissions
+from pipeline.chaos.gate import Gate
 from pipeline.chaos.handing_in import HandingIn
 from pipeline.chaos.injectors import DISPATCHERS, Echo, Injectors
 from pipeline.chaos.record import Record, patiently, readings, results
 from pipeline.chaos.recovery import Injected, Sample
 from pipeline.chaos.schedule import Fault, Schedule
-from pipeline.chaos.surroundings import CHUNK_LEASE, environment, journal
+from pipeline.chaos.surroundings import CHUNK_LEASE, environment, gate, journal
 from pipeline.chaos.victims import VictimAbsent, Victims
 from pipeline.domain.errors import Transient
 from pipeline.embedded.errors import StackError
@@ -70,7 +71,14 @@ def _drilled(schedule: Schedule, home: Path, *, slots: int, say: Callable[[str],
                 evidence=evidence,
                 echo=echo,
             )
-            drill = _Drill(schedule=schedule, evidence=evidence, injectors=injectors, handing_in=handing_in, say=say)
+            drill = _Drill(
+                schedule=schedule,
+                evidence=evidence,
+                injectors=injectors,
+                handing_in=handing_in,
+                gate=Gate(gate(home)),
+                say=say,
+            )
             with handing_in:
                 drill.run()
         rows = patiently(evidence.rows)
@@ -96,6 +104,7 @@ class _Drill:
     evidence: PostgresEvidence
     injectors: Injectors
     handing_in: HandingIn
+    gate: Gate
     say: Callable[[str], None]
     injected: list[Injected] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -116,12 +125,21 @@ class _Drill:
                 if seen := self._look():
                     if all_there and not seen.jobs_open:
                         break
-                    if waiting and self._is_due(waiting[-1], seen) and self._strike(waiting[-1], seen):
-                        waiting.pop()
+                    self._let_strike(waiting, seen)
                 time.sleep(_POLL_S)
         finally:
+            self.gate.open()
             self.injectors.let_go(everything=True)
         self.left_out += [str(fault.kind) for fault in reversed(waiting)]
+
+    def _let_strike(self, waiting: list[Fault], seen: Progress) -> None:
+        """Take the next fault off the list if it is due and can strike; else nothing runs on without it."""
+        if not waiting or not self._is_due(waiting[-1], seen):
+            self.gate.open()
+        elif self._strike(waiting[-1], seen):
+            waiting.pop()
+        else:
+            self.gate.hold()
 
     def _look(self) -> Progress | None:
         """Return how far the work is; None while the database is away."""

@@ -30,13 +30,19 @@ def journal(home: Path) -> Path:
     return home / "journal"
 
 
+def gate(home: Path) -> Path:
+    """Return the file that the engine's pages wait for."""
+    return home / "gate"
+
+
 @contextmanager
 def environment(home: Path, *, slots: int) -> Iterator[None]:
     """Set what the processes of a drill are told, and nothing that the user's own system is told."""
     before = dict(os.environ)
     temporary = home / "tmp"
     temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
-    simulation = {"page_ms": _PAGE_MS, "sizes": dict(SIMULATED_SIZES), "journal": str(journal(home))}
+    files = {"journal": str(journal(home)), "gate": str(gate(home))}
+    simulation = {"page_ms": _PAGE_MS, "sizes": dict(SIMULATED_SIZES), **files}
     try:
         for name in before:
             if name.upper().startswith("MUNIMENT_"):
