@@ -36,9 +36,13 @@ def begin_again(connection: Connection, job_id: JobId, again: Again) -> bool:
         _write(connection, job, JobState.SUBMITTED, options=job.options | dict(again.options), **_UNPLANNED)
         return True
     chunks = _reopened(connection, job, again)
-    if not chunks:
+    if chunks:
+        _write(connection, job, JobState.RUNNING, chunks_remaining=len(chunks))
+    elif not again.chunk_ids and JobState.MERGING in BEGINS_AGAIN[JobState(job.state)]:
+        # All its pages are done; what failed was to bind, to write or to deliver them.
+        _write(connection, job, JobState.MERGING, chunks_remaining=0)
+    else:
         return False
-    _write(connection, job, JobState.RUNNING, chunks_remaining=len(chunks))
     return True
 
 

@@ -300,6 +300,22 @@ def test_all_of_a_job_that_succeeded_can_be_done_again_with_another_engine(rows)
     assert rows.control.tenants()[0].queued_pages == 0
 
 
+def test_a_job_that_lacks_no_page_is_bound_again_and_none_is_read_again(rows):
+    job_id = ended(rows, 2, 1)
+    assert rows.retry([job_id]) == [job_id]
+    assert rows.take_chunks(10) == []
+    [due] = rows.take_jobs(10)
+    assert (due.job_id, due.step) == (job_id, Step.MERGE)
+    rows.jobs.claim(job_id, due.step, due.attempt)
+
+
+def test_a_chunk_that_lacks_no_page_is_not_begun_again(rows):
+    job_id = ended(rows, 2, 2, dead=(1,))
+    [done] = rows.sql("SELECT id FROM chunk WHERE ordinal = 0")
+    assert rows.retry([job_id], chunk_ids=(done.id,)) == []
+    assert rows.state("job", job_id) == JobState.FAILED
+
+
 def test_a_retry_may_last_as_long_as_a_new_job(rows):
     job_id = ended(rows, 1, dead=(0,))
     rows.sql("UPDATE job SET begun_at = now() - interval '366 d', created_at = now() - interval '366 d'")
