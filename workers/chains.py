@@ -15,7 +15,7 @@ from pipeline.ports.dispatch import DueChunk, DueJob
 # Redis's transport keeps one list for each of its steps 0, 3, 6 and 9, and takes 0 first.
 _FIRST = 0
 _IN_TURN = 6
-_UNREACHABLE = (kombu.exceptions.OperationalError, redis.exceptions.RedisError, OSError)
+UNREACHABLE = (kombu.exceptions.OperationalError, redis.exceptions.RedisError, OSError)
 
 
 def task_id(job_id: JobId, step: Step, attempt: int, chunk_id: UUID | None = None) -> str:
@@ -59,7 +59,7 @@ class CeleryChains:
                 channel = connection.default_channel
                 # Redis channels sum their priority lists here; other transports are not asked.
                 return channel._size(queue) if hasattr(channel, "_size") else None  # noqa: SLF001
-        except _UNREACHABLE as error:
+        except UNREACHABLE as error:
             raise _broker_away(error) from error
 
     def _signature(
@@ -84,7 +84,7 @@ class CeleryChains:
             else:
                 whole = chain(*signatures, app=self._app)
                 whole.apply_async(task_id=signatures[-1].options["task_id"], root_id=str(root), retry=False)
-        except _UNREACHABLE as error:
+        except UNREACHABLE as error:
             raise _broker_away(error) from error
 
 

@@ -7,14 +7,13 @@ control, by the broker, to this very node.
 import socket
 from collections.abc import Sequence
 
-import kombu.exceptions
-import redis.exceptions
 import structlog
 from celery import current_app
 
+from workers.chains import UNREACHABLE
+
 log = structlog.get_logger()
 _ANSWER_WITHIN_S = 2
-_UNREACHABLE = (kombu.exceptions.OperationalError, redis.exceptions.RedisError, OSError)
 
 
 class Consumers:
@@ -34,7 +33,7 @@ class Consumers:
             answers = [
                 ask(queue, destination=[self._node], reply=True, timeout=_ANSWER_WITHIN_S) for queue in self._queues
             ]
-        except _UNREACHABLE as error:
+        except UNREACHABLE as error:
             log.warning("consumers_not_asked", node=self._node, detail=str(error))
             return
         if all(answers):

@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, TextClause, select, text, update
 
+from pipeline.adapters.conditions import NOW
 from pipeline.adapters.database import transaction
-from pipeline.adapters.jobs import NOW
 from pipeline.adapters.tables import Chunk, Device, Job
 from pipeline.domain.document import ChunkId, JobId, Lane
 from pipeline.domain.fairness import Share, Waiting, Window, next_in_turn
@@ -45,7 +45,7 @@ _CHUNKS_IN_FLIGHT = text("""
 """)
 # Of a job that runs and has nothing ready all chunks are in flight, so the window bounds how many such are passed over.
 # The order is the index's and no more: to sort jobs of the same moment, a whole batch would have to be read and locked.
-_DUE_CHUNKS = """
+_READY_CHUNKS = """
     SELECT tenant.name AS tenant, due.* FROM tenant CROSS JOIN LATERAL (
         SELECT ready.*, job.priority, job.created_at AS since FROM job CROSS JOIN LATERAL (
             SELECT chunk.id, chunk.job_id, chunk.attempt, chunk.ordinal, chunk.cost_ms FROM chunk
@@ -59,7 +59,8 @@ _DUE_CHUNKS = """
         ORDER BY job.priority DESC, job.created_at LIMIT :most
     ) AS due WHERE NOT tenant.paused
 """
-_DUE_SHORT = _DUE_CHUNKS.replace("job.state = 'running'", "job.state = 'running' AND job.is_short")
+_DUE_CHUNKS = text(_READY_CHUNKS)
+_DUE_SHORT = text(_READY_CHUNKS.replace("job.state = 'running'", "job.state = 'running' AND job.is_short"))
 
 _SHARES = text("""
     SELECT name, weight, started, finished FROM tenant LEFT JOIN turn ON turn.tenant = name AND queue = :queue
@@ -98,11 +99,11 @@ class PostgresAdmissions:
 
     def take_chunks(self, lane: Lane, window: Window) -> list[DueChunk]:
         """Mark ready chunks of the lane as admitted, as many as its window has room for; return them, best first."""
-        return self._take_chunks(lane, window, text(_DUE_CHUNKS), express=False)
+        return self._take_chunks(lane, window, _DUE_CHUNKS, express=False)
 
     def take_express(self, lane: Lane, window: Window) -> list[DueChunk]:
         """Do the same for chunks of short jobs, within the room that is kept for them."""
-        return self._take_chunks(lane, window, text(_DUE_SHORT), express=True)
+        return self._take_chunks(lane, window, _DUE_SHORT, express=True)
 
     def _take_chunks(self, lane: Lane, window: Window, due: TextClause, *, express: bool) -> list[DueChunk]:
         values = {"lane": str(lane), "express": express}
@@ -115,16 +116,7 @@ class PostgresAdmissions:
                     .where(Chunk.id.in_([row.id for row in chosen]))
                     .values(state=ChunkState.ADMITTED, dispatched_at=NOW, is_express=express)
                 )
-        return [
-            DueChunk(
-                chunk_id=ChunkId(row.id),
-                job_id=JobId(row.job_id),
-                lane=lane,
-                attempt=row.attempt + 1,
-                is_express=express,
-            )
-            for row in chosen
-        ]
+        return [due_chunk(row, lane, is_express=express) for row in chosen]
 
     def unsent(self, jobs: Sequence[DueJob], chunks: Sequence[DueChunk]) -> None:
         """Take marks back, because the broker did not take the messages."""
@@ -192,6 +184,13 @@ def _by_tenant(rows: Iterable[Row[Any]]) -> dict[str, list[Waiting[Row[Any]]]]:
     for row in rows:
         waiting[row.tenant].append(Waiting(item=row, priority=row.priority, since=row.since, cost_ms=row.cost_ms))
     return waiting
+
+
+def due_chunk(row: Any, lane: Lane, *, is_express: bool = False) -> DueChunk:
+    """Return what is sent for a chunk's row."""
+    return DueChunk(
+        chunk_id=ChunkId(row.id), job_id=JobId(row.job_id), lane=lane, attempt=row.attempt + 1, is_express=is_express
+    )
 
 
 def due_job(row: Any) -> DueJob:

@@ -11,8 +11,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Engine, exists, func, insert, literal, or_, select, text, update
 
+from pipeline.adapters.conditions import HELD_JOB, NOW
 from pipeline.adapters.database import transaction
-from pipeline.adapters.jobs import NOW, PAUSED_TENANT, attempts_of
+from pipeline.adapters.jobs import attempts_of
 from pipeline.adapters.tables import Chunk, ChunkAttempt, Job, Page
 from pipeline.domain.document import ChunkId, JobId, Lane, PageClass, PageRange, chunk_id
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
@@ -211,7 +212,7 @@ def _claimable(chunk: ChunkId, attempt: int) -> tuple[Any, ...]:
         Job.id == Chunk.job_id,
         Job.state == JobState.RUNNING,
         ~Job.cancel_requested,
-        ~or_(Job.paused, Job.off_hours, PAUSED_TENANT),
+        ~HELD_JOB,
     )
     return (Chunk.id == chunk, Chunk.state == ChunkState.ADMITTED, Chunk.attempt == attempt - 1, live_job)
 
@@ -230,7 +231,7 @@ def _hold(connection: Connection, claim: ChunkClaim) -> Hold:
     row = connection.execute(
         select(
             or_(Job.cancel_requested, is_late).label("unwanted"),
-            or_(Job.paused, Job.off_hours, PAUSED_TENANT).label("held"),
+            HELD_JOB.label("held"),
         ).where(Job.id == claim.job_id)
     ).one()
     if row.unwanted:

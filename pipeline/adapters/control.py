@@ -8,15 +8,14 @@ from sqlalchemy import ColumnElement, Connection, Engine, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 
+from pipeline.adapters.conditions import OPEN_JOB
 from pipeline.adapters.database import transaction
 from pipeline.adapters.retries import begin_again
 from pipeline.adapters.tables import Batch, Chunk, Job, Tenant
 from pipeline.domain.document import JobId
 from pipeline.domain.errors import ErrorCode, Rejected
-from pipeline.domain.states import JobState
 from pipeline.ports.control import Again, Change, Target, TenantStatus
 
-_OPEN = Job.state.not_in([str(state) for state in JobState if state.is_terminal])
 _ANY_HOURS = "any"
 _NOT_ACCEPTED = "22"
 """SQLSTATE class of data that a column or function does not take: a zone that does not exist, for one."""
@@ -70,7 +69,7 @@ class PostgresControl:
 
     def tenants(self) -> list[TenantStatus]:
         """Return all tenants, by name."""
-        open_jobs = select(func.count()).where(Job.tenant == Tenant.name, _OPEN).scalar_subquery()
+        open_jobs = select(func.count()).where(Job.tenant == Tenant.name, OPEN_JOB).scalar_subquery()
         with transaction(self._engine) as connection:
             rows = connection.execute(select(Tenant, open_jobs.label("open_jobs")).order_by(Tenant.name)).all()
         return [
@@ -125,10 +124,10 @@ def _update_jobs(connection: Connection, target: Target, values: dict[str, Any])
 
 def _named(target: Target) -> tuple[ColumnElement[bool], ...]:
     if target.job_ids:
-        return (Job.id.in_(target.job_ids), _OPEN)
+        return (Job.id.in_(target.job_ids), OPEN_JOB)
     if target.label:
-        return (Job.tenant == target.tenant, Job.label == target.label, Job.label.is_not(None), _OPEN)
-    return (Job.tenant == target.tenant, _OPEN)
+        return (Job.tenant == target.tenant, Job.label == target.label, Job.label.is_not(None), OPEN_JOB)
+    return (Job.tenant == target.tenant, OPEN_JOB)
 
 
 def _upsert(connection: Connection, table: Any, key: dict[str, Any], values: dict[str, Any]) -> None:

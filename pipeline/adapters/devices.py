@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Engine, and_, case, func, or_, select, true, update
 from sqlalchemy.dialects.postgresql import insert
 
+from pipeline.adapters.conditions import NOW
 from pipeline.adapters.database import transaction
-from pipeline.adapters.jobs import NOW
 from pipeline.adapters.tables import Chunk, ChunkAttempt, Device
 from pipeline.domain.document import ChunkId, JobId
 from pipeline.domain.recognition import EngineIdentity

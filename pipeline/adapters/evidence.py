@@ -5,6 +5,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Engine, func, select
 
+from pipeline.adapters.admissions import due_chunk, due_job
+from pipeline.adapters.conditions import OPEN_CHUNK, STEPPING
 from pipeline.adapters.database import transaction
 from pipeline.adapters.tables import Chunk, ChunkAttempt, Event, Job, Page
 from pipeline.domain.document import ChunkId, JobId, Lane
@@ -52,20 +54,13 @@ class PostgresEvidence:
     def awaited(self) -> tuple[list[DueJob], list[DueChunk]]:
         """Return the steps and chunks that have not ended, at the attempt of their next claim. Raises: Transient."""
         with transaction(self._engine) as connection:
-            jobs = connection.execute(
-                select(Job.id, Job.state, Job.attempt).where(Job.state.in_([str(state) for state in STEP_OF]))
-            ).all()
+            jobs = connection.execute(select(Job.id, Job.state, Job.attempt).where(STEPPING)).all()
             chunks = connection.execute(
-                select(Chunk.id, Chunk.job_id, Chunk.lane, Chunk.attempt).where(
-                    Chunk.state.in_([str(state) for state in ChunkState if not state.is_terminal])
-                )
+                select(Chunk.id, Chunk.job_id, Chunk.lane, Chunk.attempt).where(OPEN_CHUNK)
             ).all()
         return (
-            [DueJob(job_id=row.id, step=STEP_OF[JobState(row.state)], attempt=row.attempt + 1) for row in jobs],
-            [
-                DueChunk(chunk_id=row.id, job_id=row.job_id, lane=Lane(row.lane), attempt=row.attempt + 1)
-                for row in chunks
-            ],
+            [due_job(row) for row in jobs],
+            [due_chunk(row, Lane(row.lane)) for row in chunks],
         )
 
     def past(self, limit: int) -> tuple[list[DueJob], list[DueChunk]]:

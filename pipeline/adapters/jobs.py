@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Update, exists, func, insert, literal, or_, select, update
+from sqlalchemy import Connection, Engine, Update, func, insert, literal, or_, select, update
 
+from pipeline.adapters.conditions import HELD_JOB, NOW
 from pipeline.adapters.database import transaction
 from pipeline.adapters.tables import Chunk, Job, Page, Tenant
 from pipeline.domain.document import JobId, PlannedChunk, chunk_id
@@ -17,8 +18,6 @@ from pipeline.ports.documents import Inspection
 from pipeline.ports.jobs import ClaimedJob, JobClaim, QueueBounds, StoredOriginal
 
 STATE_OF = {step: state for state, step in STEP_OF.items()}
-NOW = func.clock_timestamp()
-PAUSED_TENANT = exists().where(Tenant.name == Job.tenant, Tenant.paused).correlate(Job)
 
 
 class PostgresJobSteps:
@@ -39,7 +38,7 @@ class PostgresJobSteps:
                 Job.state == STATE_OF[step],
                 Job.attempt == attempt - 1,
                 Job.lease_owner.is_(None),
-                ~or_(Job.cancel_requested, Job.paused, Job.off_hours, PAUSED_TENANT),
+                ~or_(Job.cancel_requested, HELD_JOB),
             )
             .values(attempt=attempt, lease_owner=self._owner, lease_until=NOW + self._lease, dispatched_at=NOW)
             .returning(Job)

@@ -4,8 +4,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, exists, func, select
 
+from pipeline.adapters.conditions import NOW, PAUSED_TENANT
 from pipeline.adapters.database import transaction
-from pipeline.adapters.jobs import NOW, PAUSED_TENANT
 from pipeline.adapters.tables import Chunk, Device, Job
 from pipeline.domain.document import JobId
 from pipeline.domain.states import STEP_OF, ChunkState, JobState

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, exists, select, update
 
-from pipeline.adapters.jobs import NOW
+from pipeline.adapters.conditions import NOW
 from pipeline.adapters.tables import Chunk, Job, Page
 from pipeline.domain.document import JobId
 from pipeline.domain.options import parse_options

@@ -6,22 +6,19 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, case, exists, func, or_, select, text, update
 
-from pipeline.adapters.admissions import due_job
+from pipeline.adapters.admissions import due_chunk, due_job
 from pipeline.adapters.chunks import count_down, give_up_pages, lost_claim, obey
+from pipeline.adapters.conditions import HELD_JOB, NOW, OPEN_CHUNK, OPEN_JOB, STEPPING
 from pipeline.adapters.database import transaction
-from pipeline.adapters.jobs import NOW, PAUSED_TENANT, attempts_of
+from pipeline.adapters.jobs import attempts_of
 from pipeline.adapters.tables import Chunk, ChunkAttempt, Job, Page
-from pipeline.domain.document import ChunkId, JobId, Lane
+from pipeline.domain.document import JobId, Lane
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.retry import ChunkDecision
-from pipeline.domain.states import STEP_OF, AttemptOutcome, ChunkState, JobState
+from pipeline.domain.states import AttemptOutcome, ChunkState, JobState
 from pipeline.ports.dispatch import DueChunk, DueJob, ExpiredChunk, Patience
 
-_STEPPING = Job.state.in_([str(state) for state in STEP_OF])
-_OPEN = Job.state.not_in([str(state) for state in JobState if state.is_terminal])
-_OPEN_CHUNK = Chunk.state.in_([str(state) for state in ChunkState if not state.is_terminal])
 _WAITING_CHUNK = Chunk.state.in_([ChunkState.READY, ChunkState.ADMITTED])
-_HELD = or_(Job.paused, Job.off_hours, PAUSED_TENANT)
 _BATCH = 200
 """Rows that one sweep of one kind touches at most; the next sweep takes the rest."""
 
@@ -60,7 +57,7 @@ class PostgresSweeps:
         with transaction(self._engine) as connection:
             rows = connection.execute(
                 update(Job)
-                .where(_STEPPING, Job.lease_owner.is_(None), Job.dispatched_at < NOW - older_than)
+                .where(STEPPING, Job.lease_owner.is_(None), Job.dispatched_at < NOW - older_than)
                 .values(dispatched_at=NOW)
                 .returning(Job.id, Job.state, Job.attempt)
             ).all()
@@ -75,16 +72,7 @@ class PostgresSweeps:
                 .values(dispatched_at=NOW)
                 .returning(Chunk.id, Chunk.job_id, Chunk.attempt, Chunk.is_express)
             ).all()
-        return [
-            DueChunk(
-                chunk_id=ChunkId(row.id),
-                job_id=JobId(row.job_id),
-                lane=lane,
-                attempt=row.attempt + 1,
-                is_express=row.is_express,
-            )
-            for row in rows
-        ]
+        return [due_chunk(row, lane, is_express=row.is_express) for row in rows]
 
     def expired_chunks(self) -> list[ExpiredChunk]:
         """Return running chunks whose lease has run out."""
@@ -134,8 +122,8 @@ class PostgresSweeps:
 
     def reclaim_steps(self, max_lost: int) -> int:
         """Make steps whose lease has run out due again, or fail their job after too many; return how many."""
-        # That a job which is held was sent adds nothing but the index of what was sent.
-        expired = and_(_STEPPING, Job.dispatched_at.is_not(None), Job.lease_until < NOW)
+        # Whatever is leased was sent; saying so lets the index of what was sent find it.
+        expired = and_(STEPPING, Job.dispatched_at.is_not(None), Job.lease_until < NOW)
         freed = {"lease_owner": None, "lease_until": None, "dispatched_at": None}
         with transaction(self._engine) as connection:
             failed = connection.execute(
@@ -159,10 +147,10 @@ class PostgresSweeps:
         with transaction(self._engine) as connection:
             jobs = connection.execute(
                 update(Job)
-                .where(_STEPPING, Job.dispatched_at.is_not(None), Job.lease_owner.is_(None), _HELD)
+                .where(STEPPING, Job.dispatched_at.is_not(None), Job.lease_owner.is_(None), HELD_JOB)
                 .values(dispatched_at=None)
             ).rowcount
-            held = exists().where(Job.id == Chunk.job_id, _HELD)
+            held = exists().where(Job.id == Chunk.job_id, HELD_JOB)
             chunks = connection.execute(
                 update(Chunk)
                 .where(Chunk.state == ChunkState.ADMITTED, held)
@@ -182,10 +170,10 @@ class PostgresSweeps:
         """
         with transaction(self._engine) as connection:
             # A deadline stops chunks in work the way a cancel does.
-            late = select(Job.id).where(Job.deadline < NOW, Job.deadline.is_not(None), _OPEN, ~Job.cancel_requested)
+            late = select(Job.id).where(Job.deadline < NOW, Job.deadline.is_not(None), OPEN_JOB, ~Job.cancel_requested)
             connection.execute(update(Job).where(Job.id.in_(late.limit(_BATCH))).values(cancel_requested=True))
         with transaction(self._engine) as connection:
-            unwanted = and_(Job.cancel_requested, _OPEN)
+            unwanted = and_(Job.cancel_requested, OPEN_JOB)
             jobs = list(connection.execute(select(Job.id).where(unwanted).limit(_BATCH)).scalars())
             if not jobs:
                 return []
@@ -194,7 +182,7 @@ class PostgresSweeps:
                 .where(Chunk.job_id.in_(jobs), _WAITING_CHUNK)
                 .values(state=ChunkState.CANCELLED, dispatched_at=None)
             )
-            in_work = select(Chunk.id).where(Chunk.job_id == Job.id, _OPEN_CHUNK).exists()
+            in_work = select(Chunk.id).where(Chunk.job_id == Job.id, OPEN_CHUNK).exists()
             passed = Job.deadline < NOW
             ended = connection.execute(
                 update(Job)
@@ -213,7 +201,7 @@ class PostgresSweeps:
     def audit(self, after: JobId | None, patience: Patience) -> tuple[JobId | None, list[JobId]]:
         """Look at some open jobs after this one; end or set right those that nothing else would move."""
         with transaction(self._engine) as connection:
-            some = select(Job.id).where(_OPEN).order_by(Job.id).limit(_BATCH)
+            some = select(Job.id).where(OPEN_JOB).order_by(Job.id).limit(_BATCH)
             ids = list(connection.execute(some.where(Job.id > after) if after else some).scalars())
             stuck = [
                 *_past_their_time(connection, ids, patience.longest_job),
@@ -228,7 +216,9 @@ def _past_their_time(connection: Connection, ids: Sequence[Any], longest: timede
     statement = (
         update(Job)
         # Each NOW is read anew, so one is never compared with another.
-        .where(Job.id.in_(ids), _OPEN, Job.begun_at < NOW - longest, or_(Job.deadline.is_(None), Job.deadline >= NOW))
+        .where(
+            Job.id.in_(ids), OPEN_JOB, Job.begun_at < NOW - longest, or_(Job.deadline.is_(None), Job.deadline >= NOW)
+        )
         .values(deadline=Job.begun_at + longest)
         .returning(Job.id)
     )
@@ -240,7 +230,7 @@ def _without_chunks(connection: Connection, ids: Sequence[Any]) -> list[JobId]:
 
     No sequence of moves leads there; rows that were removed or changed by hand do.
     """
-    has_open = exists().where(Chunk.job_id == Job.id, _OPEN_CHUNK)
+    has_open = exists().where(Chunk.job_id == Job.id, OPEN_CHUNK)
     statement = (
         update(Job)
         .where(Job.id.in_(ids), Job.state == JobState.RUNNING, ~Job.cancel_requested, ~has_open)
@@ -253,11 +243,11 @@ def _without_chunks(connection: Connection, ids: Sequence[Any]) -> list[JobId]:
 def _without_progress(connection: Connection, ids: Sequence[Any], longest: timedelta) -> list[JobId]:
     """Give up what nobody took for too long: a step fails its job, a chunk its pages, and the rest is bound."""
     error = PipelineError(ErrorCode.NO_PROGRESS, f"nothing took it for {longest}: see `muniment doctor`")
-    waited_in_vain = and_(Job.id.in_(ids), Job.updated_at < NOW - longest, ~Job.cancel_requested, ~_HELD)
+    waited_in_vain = and_(Job.id.in_(ids), Job.updated_at < NOW - longest, ~Job.cancel_requested, ~HELD_JOB)
     stuck = list(
         connection.execute(
             update(Job)
-            .where(waited_in_vain, _STEPPING, Job.lease_owner.is_(None))
+            .where(waited_in_vain, STEPPING, Job.lease_owner.is_(None))
             .values(
                 state=JobState.FAILED,
                 dispatched_at=None,
