@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pipeline.domain.body_type import BodyType
 from pipeline.domain.footnotes import footnotes
 from pipeline.domain.formulas import is_formula
-from pipeline.domain.geometry import Box, box_around
+from pipeline.domain.geometry import Box
 from pipeline.domain.headings import heading_level
 from pipeline.domain.lists import list_at
 from pipeline.domain.paragraphs import Column, column_of, paragraphs
-from pipeline.domain.placed_lines import Row
+from pipeline.domain.placed_lines import Row, box_of
 from pipeline.domain.recognition import Block, BlockKind
 from pipeline.domain.tables import tables
 
@@ -31,7 +31,7 @@ def blocks_of(rows: Sequence[Row], body: BodyType, page: Box) -> Iterator[Placed
     done = 0
     for span, table in tables(rows):
         yield from _running(rows[done : span.start], column, body, page)
-        yield PlacedBlock(block=table, box=_box(rows[span.start : span.stop]))
+        yield PlacedBlock(block=table, box=box_of(rows[span.start : span.stop]))
         done = span.stop
     yield from _running(rows[done:], column, body, page)
 
@@ -48,7 +48,7 @@ def _running(rows: Sequence[Row], column: Column, body: BodyType, page: Box) -> 
             yield placed_block(BlockKind.FOOTNOTE, paragraph.rows)
         elif listed := list_at(before_notes, index):
             block, following = listed
-            yield PlacedBlock(block=block, box=_box([row for item in found[index:following] for row in item.rows]))
+            yield PlacedBlock(block=block, box=box_of([row for item in found[index:following] for row in item.rows]))
         elif level := heading_level(found, index, column, body):
             yield placed_block(BlockKind.HEADING, paragraph.rows, level=level)
         else:
@@ -59,8 +59,4 @@ def _running(rows: Sequence[Row], column: Column, body: BodyType, page: Box) -> 
 def placed_block(kind: BlockKind, rows: Sequence[Row], *, level: int | None = None) -> PlacedBlock:
     """Return rows as one block."""
     lines = tuple(item.line for row in rows for item in row)
-    return PlacedBlock(block=Block(kind=kind, lines=lines, level=level), box=_box(rows))
-
-
-def _box(rows: Sequence[Row]) -> Box:
-    return box_around(corner for row in rows for item in row for corner in item.box.corners)
+    return PlacedBlock(block=Block(kind=kind, lines=lines, level=level), box=box_of(rows))

@@ -53,6 +53,11 @@ def turn(points: Iterable[Point], angle_deg: float) -> Polygon:
     return tuple((x * cos - y * sin, x * sin + y * cos) for x, y in points)
 
 
+def page_frame(width: float, height: float, angle_deg: float) -> Box:
+    """Return the box around a page, from its top left corner, once it is turned back by the angle of its text."""
+    return box_around(turn([(0, 0), (width, 0), (width, height), (0, height)], -angle_deg))
+
+
 def weighted_median(weighted: Iterable[tuple[float, float]]) -> float:
     """Return the value below which half of the weight lies; pairs are (value, weight), at least one."""
     ordered = sorted(weighted)

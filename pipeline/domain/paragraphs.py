@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
-from pipeline.domain.geometry import Box, box_around
+from pipeline.domain.geometry import Box
 from pipeline.domain.item_marks import mark_of
 from pipeline.domain.joining import join_lines
-from pipeline.domain.placed_lines import Row, bottom, em, text_of, top
+from pipeline.domain.placed_lines import Row, bottom, box_of, em, text_of, top
 
 GAP_EM = 0.4
 """How much wider than usual a gap has to be to end a paragraph."""
@@ -57,7 +57,7 @@ class Paragraph:
     @property
     def box(self) -> Box:
         """Return the box around it."""
-        return box_around(corner for row in self.rows for item in row for corner in item.box.corners)
+        return box_of(self.rows)
 
     @property
     def size(self) -> float:
@@ -127,15 +127,15 @@ def _begins_item(row: Row, paragraph: Sequence[Row], column: Column) -> bool:
     return (
         (first is not None and first.family == mark.family)
         or _ENDS_SENTENCE.search(text_of(above)) is not None
-        or column.right - above[-1].box.right > SHORT_EM * em(above)
+        or _is_short(above, column)
         or abs(row[0].box.left - above[0].box.left) > INDENT_EM * em(row)
     )
 
 
 def _are_entries(row: Row, above: Row, column: Column) -> bool:
     """Whether a row or the one above is a whole entry of a table of contents."""
-    is_short = column.right - above[-1].box.right > SHORT_EM * em(above)
-    return bool(_ENDS_ENTRY.search(text_of(above)) or (is_short and _ENDS_ENTRY.search(text_of(row))))
+    is_last = _ENDS_ENTRY.search(text_of(row)) is not None
+    return _ENDS_ENTRY.search(text_of(above)) is not None or (is_last and _is_short(above, column))
 
 
 def is_spread(row: Row) -> bool:
@@ -161,10 +161,9 @@ def _hangs(row: Row, paragraph: Sequence[Row]) -> bool:
 
 def _follows_short_line(row: Row, above: Row, column: Column) -> bool:
     """Whether the row above ends a paragraph: the only short one in a justified column, and a sentence ends with it."""
-    is_short = column.right - above[-1].box.right > SHORT_EM * em(above)
     return (
         column.is_justified
-        and is_short
+        and _is_short(above, column)
         and bool(_ENDS_SENTENCE.search(text_of(above)))
         and not _is_centred(row, column)
     )
@@ -185,6 +184,11 @@ def _is_indented(row: Row, above: Row, below: Row | None, column: Column) -> boo
         and column.is_justified
         and not _is_centred(row, column)
     )
+
+
+def _is_short(row: Row, column: Column) -> bool:
+    """Whether a row ends well before the right edge of its column."""
+    return column.right - row[-1].box.right > SHORT_EM * em(row)
 
 
 def _is_centred(row: Row, column: Column) -> bool:

@@ -1,7 +1,7 @@
 """Lines as boxes in an upright frame, gathered into rows, and pieces of one line joined."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -64,6 +64,11 @@ def text_of(row: Row) -> str:
     return " ".join(item.line.text for item in row)
 
 
+def box_of(rows: Iterable[Row]) -> Box:
+    """Return the box around rows, of which there is at least one."""
+    return box_around(corner for row in rows for item in row for corner in item.box.corners)
+
+
 def rows_of(placed: Sequence[Placed]) -> list[list[Placed]]:
     """Return the lines by rows from the top, each from the left."""
     rows: list[list[Placed]] = []
@@ -99,7 +104,7 @@ def _join(pieces: Sequence[Placed]) -> Placed:
     text = pieces[0].line.text
     for piece in pieces[1:]:
         text += _space_between(text, piece.line.text) + piece.line.text
-    box = box_around(corner for piece in pieces for corner in piece.box.corners)
+    box = box_of([pieces])
     angle_deg = pieces[0].angle_deg
     polygon = _beginning_like(turn(box.corners, angle_deg), pieces[0].line.polygon)
     line = Line(text=text, polygon=polygon, confidence=_confidence([piece.line for piece in pieces]))

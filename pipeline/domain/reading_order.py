@@ -6,7 +6,7 @@ from pipeline.domain.blocks import PlacedBlock, blocks_of, placed_block
 from pipeline.domain.body_type import body_type
 from pipeline.domain.captions import with_figures
 from pipeline.domain.columns import columns
-from pipeline.domain.geometry import Box, box_around, turn
+from pipeline.domain.geometry import Box, page_frame
 from pipeline.domain.marginalia import marginalia
 from pipeline.domain.page_edges import MARGIN, edge_blocks
 from pipeline.domain.placed_lines import Placed, Row, bottom, em, joined, place, rows_of, top
@@ -30,18 +30,14 @@ def order(lines: Sequence[Line], width: float, height: float) -> tuple[Block, ..
         return ()
     angle_deg = text_angle(lines)
     if not is_vertical(lines):
-        return _upright(lines, _page(width, height, angle_deg), angle_deg)
+        return _upright(lines, page_frame(width, height, angle_deg), angle_deg)
     above, columns_of_text, below = _around_vertical(lines, angle_deg)
     # Seen from the side, columns from right to left are lines from top to bottom.
     return (
         *order(above, width, height),
-        *_upright(columns_of_text, _page(width, height, angle_deg + 90), angle_deg + 90),
+        *_upright(columns_of_text, page_frame(width, height, angle_deg + 90), angle_deg + 90),
         *order(below, width, height),
     )
-
-
-def _page(width: float, height: float, angle_deg: float) -> Box:
-    return box_around(turn([(0, 0), (width, 0), (width, height), (0, height)], -angle_deg))
 
 
 def _around_vertical(lines: Sequence[Line], angle_deg: float) -> tuple[list[Line], list[Line], list[Line]]:

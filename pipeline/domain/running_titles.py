@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import TypeVar
 
-from pipeline.domain.geometry import box_around, turn
+from pipeline.domain.geometry import page_frame
 from pipeline.domain.page_edges import MARGIN
 from pipeline.domain.page_numbers import page_number
 from pipeline.domain.placed_lines import Placed, Row, bottom, place, rows_of, text_of, top
@@ -89,8 +89,7 @@ def edges_of(page: PageResult) -> Edges:
     if not lines:
         return Edges(number=page.number)
     angle_deg = text_angle(lines)
-    corners = [(0, 0), (page.width_px, 0), (page.width_px, page.height_px), (0, page.height_px)]
-    frame = box_around(turn(corners, -angle_deg))
+    frame = page_frame(page.width_px, page.height_px, angle_deg)
     rows = rows_of([place(line, angle_deg) for line in lines])
     margin = MARGIN * frame.height
     head = [row for row in rows[:MAX_ROWS] if bottom(row) <= frame.top + margin]
