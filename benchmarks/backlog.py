@@ -14,15 +14,14 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Engine, text
 
 from pipeline.adapters.admissions import PostgresAdmissions
 from pipeline.adapters.chunks import PostgresChunkMoves
@@ -30,9 +29,10 @@ from pipeline.adapters.database import connect, transaction
 from pipeline.adapters.sweeps import PostgresSweeps
 from pipeline.domain.document import Lane
 from pipeline.domain.fairness import Window
-from pipeline.domain.recognition import PageOutcome
-from pipeline.ports.chunks import Measured, PageEntry
+from pipeline.ports.chunks import Measured
 from pipeline.ports.dispatch import Patience
+from tests.rows import entry
+from tests.statements import plans, recorded
 
 ROUNDS = 40
 WINDOW = Window(least=4, most=4, ahead_ms=0)
@@ -104,50 +104,10 @@ class Rounds:
         return result
 
 
-def entry(number: int) -> PageEntry:
-    """Return a page's entry in the ledger."""
-    return PageEntry(
-        number=number,
-        outcome=PageOutcome.RECOGNISED,
-        segment_key="jobs/x/00000.jsonl",
-        flags=(),
-        confidence=0.9,
-        angle_deg=0.0,
-        width_px=1654,
-        height_px=2339,
-        dpi=200.0,
-        engine="rapidocr",
-        revision="3.10",
-        elapsed_ms=900,
-        error_code=None,
-        error_detail=None,
-    )
-
-
-@contextmanager
-def recorded(engine: Engine) -> Iterator[dict[str, Any]]:
-    """Collect every statement that is run, each once, with values that it was run with."""
-    statements: dict[str, Any] = {}
-
-    def note(*arguments: Any) -> None:
-        _, _, statement, values, _, many = arguments
-        statements.setdefault(statement, values[0] if many else values)
-
-    event.listen(engine, "before_cursor_execute", note)
-    yield statements
-    event.remove(engine, "before_cursor_execute", note)
-
-
 def print_plans(engine: Engine, statements: dict[str, Any]) -> None:
     """Print how Postgres runs each statement, without running it."""
-    with engine.connect() as connection:
-        for statement, values in statements.items():
-            if statement.split()[0] not in ("SELECT", "UPDATE", "WITH"):
-                continue
-            print(f"\n```sql\n{' '.join(statement.split())}\n```\n\n```text")
-            cursor = connection.connection.cursor()
-            cursor.execute("EXPLAIN (COSTS OFF) " + statement, values)
-            print("\n".join(row[0] for row in cursor.fetchall()), end="\n```\n")
+    for statement, plan in plans(engine, statements):
+        print(f"\n```sql\n{' '.join(statement.split())}\n```\n\n```text\n{plan}\n```")
 
 
 def main() -> None:

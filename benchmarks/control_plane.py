@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.service import kind_of, wait_for  # noqa: E402 - the script's own folder comes first otherwise
+from tests.system import scan  # noqa: E402
 
 if TYPE_CHECKING:
     from pipeline.commands.access import Access
@@ -41,18 +42,9 @@ ENVIRONMENT = {
 }
 
 
-def scan(folder: Path, pages: int) -> Path:
-    """Write a PDF of small pages with some ink."""
-    from PIL import Image, ImageDraw
-
-    images = []
-    for number in range(1, pages + 1):
-        image = Image.new("L", (120, 60), 255)
-        ImageDraw.Draw(image).text((8, 12), f"PAGE {number}", fill=0, font_size=24)
-        images.append(image)
-    path = folder / f"scan-{pages}.pdf"
-    images[0].save(path, "PDF", save_all=True, append_images=images[1:], resolution=72)
-    return path
+def small_scan(folder: Path, pages: int) -> Path:
+    """Write a PDF of pages that take hardly any time to render."""
+    return scan(folder, pages, name=f"scan-{pages}.pdf", size=(120, 60))
 
 
 @contextmanager
@@ -122,9 +114,9 @@ def throughput(folder: Path, chunks: int) -> None:
     """Print how fast chunks go through, and what they leave behind."""
     jobs_wanted = max(1, chunks // PAGES)
     with stack(folder / "throughput") as (_, access):
-        submit = Submitter(access, scan(folder, PAGES))
+        submit = Submitter(access, small_scan(folder, PAGES))
         wait_for(ended(access, [submit(), submit()]), within=300)
-        single = Submitter(access, scan(folder, 1))
+        single = Submitter(access, small_scan(folder, 1))
         for _ in range(20):
             wait_for(ended(access, [single()]), within=60)
         waits = sql(
@@ -166,7 +158,7 @@ def fairness(folder: Path) -> None:
     """Print what a thousand pages of one tenant cost another one's ten."""
     simulated = {"MUNIMENT_SIMULATED": '{"page_ms": 40}', "MUNIMENT_CHUNKS__MAX_PAGES": "5"}
     with stack(folder / "fairness", **simulated) as (_, access):
-        few, many = Submitter(access, scan(folder, 10)), Submitter(access, scan(folder, 1000))
+        few, many = Submitter(access, small_scan(folder, 10)), Submitter(access, small_scan(folder, 1000))
         wait_for(ended(access, [few("few")]), within=60)
         times = []
         for behind in (False, True):
@@ -183,7 +175,7 @@ def fairness(folder: Path) -> None:
 def soak(folder: Path, chunks: int) -> None:
     """Print by how much each process grows, and what is left open or behind."""
     with stack(folder / "soak") as (handle, access):
-        submit = Submitter(access, scan(folder, PAGES))
+        submit = Submitter(access, small_scan(folder, PAGES))
         wait_for(ended(access, [submit() for _ in range(20)]), within=600)
         before = look(handle.state.supervisor.pid, access)
         samples: dict[int, list[tuple[int, int]]] = {}

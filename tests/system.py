@@ -56,6 +56,12 @@ class System:
     def simulate(self, **simulation):
         self.environment["MUNIMENT_SIMULATED"] = json.dumps(simulation)
 
+    def simulate_gate(self):
+        """Let the engine's pages wait for a file, and return that: whoever touches it lets them go on."""
+        gate = self.folder / "gate"
+        self.simulate(gate=str(gate))
+        return gate
+
     def start(self, *, slots=1, dispatchers=1, io=1):
         for number in range(dispatchers):
             self.spawn_dispatcher(number)

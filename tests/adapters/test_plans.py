@@ -1,9 +1,6 @@
 """No statement that dispatchers and workers run all the time reads a whole table, however small the tables are here."""
 
-from contextlib import contextmanager
 from datetime import timedelta
-
-from sqlalchemy import event
 
 from pipeline.domain.document import Lane
 from pipeline.domain.errors import ErrorCode, PipelineError
@@ -13,32 +10,14 @@ from pipeline.ports.chunks import Measured
 from pipeline.ports.control import Change, Target
 from pipeline.ports.dispatch import Patience
 from tests.rows import DEVICE, window
+from tests.statements import plans, recorded
 
 LARGE = ("job", "chunk", "page", "event", "chunk_attempt")
 AT_ONCE = timedelta(0)
 
 
-@contextmanager
-def recorded(engine):
-    statements = {}
-
-    def note(_connection, _cursor, statement, values, _context, many):
-        statements.setdefault(statement, values[0] if many else values)
-
-    event.listen(engine, "before_cursor_execute", note)
-    yield statements
-    event.remove(engine, "before_cursor_execute", note)
-
-
-def plans(engine, statements):
-    """Yield how each statement would be run if reading whole tables and sorting them were as slow as on large ones."""
-    with engine.connect() as connection:
-        cursor = connection.connection.cursor()
-        cursor.execute("SET enable_seqscan = off; SET enable_sort = off; SET enable_incremental_sort = off")
-        for statement, values in statements.items():
-            if statement.lstrip().split()[0] in ("SELECT", "UPDATE", "WITH"):
-                cursor.execute("EXPLAIN (COSTS OFF) " + statement, values)
-                yield statement, "\n".join(row[0] for row in cursor.fetchall())
+AS_IF_LARGE = "SET enable_seqscan = off; SET enable_sort = off; SET enable_incremental_sort = off"
+"""As if reading whole tables and sorting them were as slow here as on large ones."""
 
 
 def reads_whole(plan):
@@ -86,14 +65,16 @@ def test_every_hot_statement_finds_its_rows_by_an_index(rows):
     with recorded(rows.engine) as statements:
         everything(rows)
     assert len(statements) > 30
-    explained = dict(plans(rows.engine, statements))
+    explained = dict(plans(rows.engine, statements, under=AS_IF_LARGE))
     assert {statement: plan for statement, plan in explained.items() if reads_whole(plan)} == {}
 
 
 def test_admission_takes_its_order_from_the_index(rows):
     with recorded(rows.engine) as statements:
         everything(rows)
-    admissions = [plan for statement, plan in plans(rows.engine, statements) if "SKIP LOCKED" in statement]
+    admissions = [
+        plan for statement, plan in plans(rows.engine, statements, under=AS_IF_LARGE) if "SKIP LOCKED" in statement
+    ]
     assert len(admissions) >= 3
     for plan in admissions:
         assert "Sort" not in plan, plan

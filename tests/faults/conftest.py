@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -9,27 +10,27 @@ from pipeline.settings import ObjectSettings
 from tests.faults.proxy import Proxy
 from tests.faults.servers import Broker, Database
 
+Own = TypeVar("Own", Broker, Database)
+
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker of the test's own; a module uses it by saying that its `broker_url` is this one's."""
-    broker = Broker(tmp_path / "valkey")
-    try:
-        broker.start()
-        yield broker
-    finally:
-        broker.close()
+    yield from _running(Broker(tmp_path / "valkey"))
 
 
 @pytest.fixture
 def own_database(tmp_path: Path) -> Iterator[Database]:
     """A database server of the test's own, used in the same way."""
-    database = Database(tmp_path / "postgres")
+    yield from _running(Database(tmp_path / "postgres"))
+
+
+def _running(server: Own) -> Iterator[Own]:
     try:
-        database.start()
-        yield database
+        server.start()
+        yield server
     finally:
-        database.close()
+        server.close()
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ def broker_url(own_broker):
 
 
 def test_connections_to_the_broker_that_are_cut_start_nothing_twice(system, own_broker, tmp_path):
-    gate = tmp_path / "gate"
-    system.simulate(gate=str(gate))
+    gate = system.simulate_gate()
     system.start(slots=2)
     job_id = system.submit(scan(tmp_path, 30))
     system.in_work(2)

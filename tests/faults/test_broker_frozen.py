@@ -13,8 +13,7 @@ def broker_url(own_broker):
 
 
 def test_what_is_submitted_to_a_frozen_broker_waits_in_the_rows(system, own_broker, tmp_path):
-    gate = tmp_path / "gate"
-    system.simulate(gate=str(gate))
+    gate = system.simulate_gate()
     system.start(slots=2)
     first = system.submit(scan(tmp_path, 20))
     system.in_work(2)

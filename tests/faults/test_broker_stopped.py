@@ -13,8 +13,7 @@ def broker_url(own_broker):
 
 
 def test_a_broker_that_is_replaced_by_an_empty_one_costs_no_attempt(system, own_broker, tmp_path):
-    gate = tmp_path / "gate"
-    system.simulate(gate=str(gate))
+    gate = system.simulate_gate()
     system.start(slots=2)
     job_id = system.submit(scan(tmp_path, 30))
     read_without_it = len(system.in_work(2)) * 5

@@ -5,8 +5,7 @@ from tests.system import scan
 
 
 def test_a_running_job_that_is_cancelled_stops_at_its_next_page_and_never_merges(system, tmp_path):
-    gate = tmp_path / "gate"
-    system.simulate(gate=str(gate))
+    gate = system.simulate_gate()
     system.start()
     job_id = system.submit(scan(tmp_path, 20))
     system.in_work()

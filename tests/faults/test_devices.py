@@ -42,8 +42,7 @@ def logged(system, event):
 
 
 def test_a_device_is_described_as_soon_as_it_is_warm_and_shows_what_it_reads(system, tmp_path):
-    gate = tmp_path / "gate"
-    system.simulate(gate=str(gate))
+    gate = system.simulate_gate()
     system.start()
     warm = shown(system, "free")
     assert (warm.engine, warm.revision) == ("simulated", "1")
@@ -61,8 +60,7 @@ def test_a_device_is_described_as_soon_as_it_is_warm_and_shows_what_it_reads(sys
 
 
 def test_a_device_that_is_drained_finishes_its_page_and_takes_nothing_until_it_is_resumed(system, tmp_path):
-    gate = tmp_path / "gate"
-    system.simulate(gate=str(gate))
+    gate = system.simulate_gate()
     system.start()
     job_id = system.submit(scan(tmp_path, 12))
     shown(system, "busy")

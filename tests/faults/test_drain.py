@@ -6,8 +6,7 @@ from tests.waiting import eventually
 
 
 def test_a_worker_asked_to_stop_does_so_at_a_page_border_and_nothing_is_counted(system, tmp_path):
-    gate = tmp_path / "gate"
-    system.simulate(gate=str(gate))
+    gate = system.simulate_gate()
     system.start()
     job_id = system.submit(scan(tmp_path, 20))
     system.in_work()

@@ -18,8 +18,7 @@ def segments(system, job_id):
 
 
 def test_a_device_that_slept_past_its_lease_records_nothing(system, tmp_path):
-    gate = tmp_path / "gate"
-    system.simulate(gate=str(gate))
+    gate = system.simulate_gate()
     system.start()
     job_id = system.submit(scan(tmp_path, 10))
     system.in_work()

@@ -65,8 +65,7 @@ def fill(store):
 
 
 def test_a_full_disk_costs_attempts_and_no_page(system, store, tmp_path):
-    gate = tmp_path / "gate"
-    system.simulate(gate=str(gate))
+    gate = system.simulate_gate()
     system.start()
     job_id = system.submit(scan(tmp_path, 5))
     system.in_work()

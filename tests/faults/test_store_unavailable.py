@@ -80,8 +80,7 @@ def system(system, way_to_the_store):
 
 @pytest.mark.parametrize("begin", FAILURES.values(), ids=FAILURES)
 def test_a_device_whose_segments_the_store_does_not_take_reads_them_again(system, tmp_path, way_to_the_store, begin):
-    gate = tmp_path / "gate"
-    system.simulate(gate=str(gate))
+    gate = system.simulate_gate()
     system.start()
     job_id = system.submit(scan(tmp_path, 10))
     system.in_work()
@@ -97,8 +96,7 @@ def test_a_device_whose_segments_the_store_does_not_take_reads_them_again(system
 
 
 def test_steps_that_the_store_fails_are_taken_again(system, tmp_path, way_to_the_store):
-    gate = tmp_path / "gate"
-    system.simulate(gate=str(gate))
+    gate = system.simulate_gate()
     way_to_the_store.close()
     system.start(dispatchers=0)
     # It alone sees the store all the time; else it would send nothing that could only fail.
@@ -141,8 +139,7 @@ def test_nothing_is_sent_that_could_only_fail_for_want_of_the_store(system, tmp_
 
 
 def test_a_chunk_outlives_its_lease_while_the_store_is_slow(system, tmp_path, way_to_the_store):
-    gate = tmp_path / "gate"
-    system.simulate(gate=str(gate))
+    gate = system.simulate_gate()
     system.start()
     job_id = system.submit(scan(tmp_path, 5))
     [chunk] = system.in_work()

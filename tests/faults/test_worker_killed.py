@@ -19,8 +19,7 @@ def test_a_worker_killed_in_the_middle_is_made_up_for(system, tmp_path):
 
 
 def test_the_process_of_a_pool_that_is_killed_is_made_up_for(system, tmp_path):
-    gate = tmp_path / "gate"
-    system.simulate(gate=str(gate))
+    gate = system.simulate_gate()
     system.start()
     job_id = system.submit(scan(tmp_path, 20))
     system.in_work()
