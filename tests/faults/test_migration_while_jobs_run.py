@@ -1,14 +1,18 @@
 """The schema is upgraded while jobs run: the present revision once more, and one that follows it."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import alembic.command
 import alembic.config
 import alembic.script
+import psycopg
+import pytest
 
 from pipeline.adapters.database import MIGRATIONS, upgrade
 from pipeline.domain.states import JobState
 from tests.system import scan
+from tests.waiting import eventually
 
 REVISION = """
 from alembic import op
@@ -32,11 +36,17 @@ def config(folder, url):
     return made
 
 
-def test_jobs_run_on_while_the_schema_is_upgraded(system, tmp_path):
-    url = system.settings.database.url.get_secret_value()
+@pytest.fixture
+def following(tmp_path):
+    """The folder of migrations with one that follows the newest."""
     folder = shutil.copytree(MIGRATIONS, tmp_path / "migrations", ignore=shutil.ignore_patterns("__pycache__"))
-    head = alembic.script.ScriptDirectory.from_config(config(folder, url)).get_current_head()
+    head = alembic.script.ScriptDirectory.from_config(config(folder, "")).get_current_head()
     (folder / "versions" / "of_a_test.py").write_text(REVISION.format(head=head))
+    return folder
+
+
+def test_jobs_run_on_while_the_schema_is_upgraded(system, following, tmp_path):
+    url = system.settings.database.url.get_secret_value()
     system.simulate(page_ms=60)
     system.start(slots=2)
     job_id = system.submit(scan(tmp_path, 60))
@@ -44,9 +54,26 @@ def test_jobs_run_on_while_the_schema_is_upgraded(system, tmp_path):
         system.pages_done(job_id, pages)
         upgrade(url)
     system.pages_done(job_id, 25)
-    alembic.command.upgrade(config(folder, url), "head")
+    alembic.command.upgrade(config(following, url), "head")
     assert not system.status(job_id).state.is_terminal
     assert system.rows.sql("SELECT of_a_test FROM job") == [(None,)]
     assert system.finished(job_id).state is JobState.SUCCEEDED
     system.assert_whole(job_id, 60)
     assert set(system.attempts()) == {("done", None)}
+
+
+def test_an_upgrade_never_deadlocks_with_a_worker_that_holds_what_it_comes_to_last(database_url, following):
+    plain = database_url.replace("+psycopg", "")
+    with (
+        psycopg.connect(plain) as worker,
+        psycopg.connect(plain, autocommit=True) as watcher,
+        ThreadPoolExecutor() as upgrading,
+    ):
+        worker.execute("UPDATE page SET outcome = outcome")
+        upgraded = upgrading.submit(alembic.command.upgrade, config(following, database_url), "head")
+        eventually(lambda: watcher.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone())
+        # What the upgrade has or waits for already.
+        worker.execute("SELECT count(*) FROM job, chunk")
+        worker.commit()
+        upgraded.result(timeout=60)
+        assert watcher.execute("SELECT count(of_a_test) FROM job").fetchone() == (0,)
