@@ -2,7 +2,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.adapters.documents.text_lines import Run, blocks_of, clean, joined
@@ -71,9 +71,10 @@ def test_a_larger_letter_begins_a_block() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 500), st.floats(0, 500), st.floats(1, 50)), max_size=30))
-def test_every_line_is_in_one_block(places: list[tuple[float, float, float]]) -> None:
-    lines = [run(f"line {index}", left, top, height=height) for index, (left, top, height) in enumerate(places)]
-    kept = [line.text for block in blocks_of(lines, 600, 800) for line in block.lines]
+@example([(0.0, 1.0, 1.0), (0.0, 1.0, 1.0), (100.0, 0.0, 3.0)])
+def test_every_word_is_in_one_block(places: list[tuple[float, float, float]]) -> None:
+    lines = [run(f"word{index}", left, top, height=height) for index, (left, top, height) in enumerate(places)]
+    kept = [word for block in blocks_of(lines, 600, 800) for line in block.lines for word in line.text.split()]
     assert sorted(kept) == sorted(line.text for line in lines)
 
 
