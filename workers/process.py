@@ -52,6 +52,12 @@ def reset_peak_memory() -> None:
         return
 
 
+def keep_for_good() -> None:
+    """Take what is loaded by now, modules and models, out of what later collections walk through."""
+    gc.collect()
+    gc.freeze()
+
+
 def give_back_memory() -> None:
     """Return what the allocator keeps of freed memory to the system, where it can."""
     gc.collect()

@@ -43,6 +43,7 @@ from workers.process import (
     DeviceLocked,
     die_with_parent,
     give_back_memory,
+    keep_for_good,
     lock_device,
     peak_resident_bytes,
     reset_peak_memory,
@@ -220,6 +221,7 @@ def main() -> int:
     try:
         engine = create(arguments.engine)
         engine.warm_up()
+        keep_for_good()
     except PipelineError as error:
         say("no_engine", code=error.code, message=error.message)
         return EXIT_NO_ENGINE
