@@ -9,9 +9,10 @@ from datetime import timedelta
 from typing import Any, assert_never
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, exists, func, insert, literal, or_, select, text, update
+from sqlalchemy import Connection, Engine, Result, func, insert, select, update
 
-from pipeline.adapters.conditions import HELD_JOB, NOW
+from pipeline.adapters import chunk_statements as statements
+from pipeline.adapters.conditions import NOW
 from pipeline.adapters.database import transaction
 from pipeline.adapters.jobs import attempts_of
 from pipeline.adapters.tables import Chunk, ChunkAttempt, Job, Page
@@ -20,25 +21,8 @@ from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.retry import ChunkDecision, GiveUp, Retry, Split, counter_of, split_range
 from pipeline.domain.serialisation import flag_to_json
-from pipeline.domain.states import AttemptOutcome, ChunkState, JobState
+from pipeline.domain.states import AttemptOutcome, ChunkState
 from pipeline.ports.chunks import ChunkClaim, ClaimedChunk, Hold, Measured, PageEntry, PageTask
-
-_ENTER = text("""
-    UPDATE page SET
-        outcome = entry.outcome, segment_key = entry.segment_key, chunk_id = :chunk_id, attempt = :attempt,
-        flags = entry.flags, confidence = entry.confidence, angle_deg = entry.angle_deg, width_px = entry.width_px,
-        height_px = entry.height_px, dpi = entry.dpi, engine = entry.engine, revision = entry.revision,
-        elapsed_ms = entry.elapsed_ms, error_code = entry.error_code, error_detail = entry.error_detail
-    FROM jsonb_to_recordset(CAST(:entries AS jsonb)) AS entry(
-        number int, outcome text, segment_key text, flags jsonb, confidence float8, angle_deg float8, width_px int,
-        height_px int, dpi float8, engine text, revision text, elapsed_ms int, error_code text, error_detail text)
-    WHERE page.job_id = :job_id AND page.number = entry.number AND page.outcome IS NULL
-""")
-_ENTERED = text("""
-    SELECT count(*) FROM jsonb_to_recordset(CAST(:entries AS jsonb)) AS entry(number int, segment_key text)
-    JOIN page USING (number, segment_key)
-    WHERE page.job_id = :job_id AND page.chunk_id = :chunk_id AND page.attempt = :attempt
-""")
 
 
 class PostgresChunkMoves:
@@ -52,108 +36,89 @@ class PostgresChunkMoves:
     def peek(self, chunk: ChunkId, attempt: int) -> ClaimedChunk:
         """Return what a claim at this attempt would get, without claiming, or raise StaleMove."""
         with transaction(self._engine) as connection:
-            row = connection.execute(select(Chunk).where(*_claimable(chunk, attempt))).one_or_none()
-            return self._claimed(connection, chunk, attempt, row)
+            row = connection.execute(statements.PEEK, {"of_chunk": chunk, "of_attempt": attempt}).one_or_none()
+        return self._claimed(chunk, attempt, row)
 
     def claim(self, chunk: ChunkId, attempt: int, *, device_id: str) -> ClaimedChunk:
         """Take the chunk at this attempt, or raise StaleMove."""
-        statement = (
-            update(Chunk)
-            .where(*_claimable(chunk, attempt))
-            .values(
-                state=ChunkState.RUNNING,
-                attempt=attempt,
-                lease_owner=self._owner,
-                lease_until=NOW + self._lease,
-            )
-            .returning(Chunk)
-        )
+        values = {
+            "of_chunk": chunk,
+            "of_attempt": attempt,
+            "of_owner": self._owner,
+            "of_device": device_id,
+            "of_lease": self._lease,
+        }
         with transaction(self._engine) as connection:
-            row = connection.execute(statement).one_or_none()
-            claimed = self._claimed(connection, chunk, attempt, row)
-            connection.execute(
-                insert(ChunkAttempt).values(chunk_id=chunk, attempt=attempt, owner=self._owner, device_id=device_id)
-            )
-        return claimed
+            row = connection.execute(statements.CLAIM, values).one_or_none()
+        return self._claimed(chunk, attempt, row)
 
-    def _claimed(self, connection: Connection, chunk: ChunkId, attempt: int, row: Any) -> ClaimedChunk:
+    def _claimed(self, chunk: ChunkId, attempt: int, row: Any) -> ClaimedChunk:
         if row is None:
             raise StaleMove(f"chunk {chunk} is not to be had at attempt {attempt}")
-        job = connection.execute(select(Job.sha256, Job.size_bytes, Job.options).where(Job.id == row.job_id)).one()
-        pages = connection.execute(
-            select(Page.number, Page.page_class.label("page_class"))
-            .where(*_without_outcome(row.job_id, row))
-            .order_by(Page.number)
-        )
         return ClaimedChunk(
             claim=ChunkClaim(chunk_id=chunk, job_id=row.job_id, attempt=attempt, owner=self._owner),
             lane=Lane(row.lane),
-            pages=tuple(PageTask(number=page.number, page_class=PageClass(page.page_class)) for page in pages),
-            sha256=job.sha256,
-            size_bytes=job.size_bytes,
-            options=job.options | (row.options or {}),
+            pages=tuple(PageTask(number=number, page_class=PageClass(kind)) for number, kind in row.pages),
+            sha256=row.sha256,
+            size_bytes=row.size_bytes,
+            options=row.job_options | (row.options or {}),
             attempts=attempts_of(row),
         )
 
     def renew(self, claim: ChunkClaim) -> Hold:
         """Extend the lease and say whether to go on."""
         with transaction(self._engine) as connection:
-            self._extend(connection, claim)
-            return _hold(connection, claim)
+            return _hold(_held(claim, connection.execute(statements.RENEW, self._values(claim))))
 
     def look(self, claim: ChunkClaim) -> Hold:
         """Say whether to go on, without extending the lease."""
         with transaction(self._engine) as connection:
-            found = connection.execute(select(Chunk.id).where(*_held(claim))).one_or_none()
-            if found is None:
-                raise StaleMove(f"chunk {claim.chunk_id} is no longer held at attempt {claim.attempt}")
-            return _hold(connection, claim)
+            return _hold(_held(claim, connection.execute(statements.LOOK, self._values(claim))))
 
     def record(self, claim: ChunkClaim, pages: Sequence[PageEntry]) -> Hold:
         """Enter finished pages into the ledger, extend the lease, and say whether to go on.
 
         Safe to call again with the same pages: the answer to the first call may have been lost after its commit.
         """
-        values = {
-            "job_id": claim.job_id,
-            "chunk_id": claim.chunk_id,
-            "attempt": claim.attempt,
-            "entries": json.dumps([_entry_row(page) for page in pages]),
-        }
+        values = self._values(claim) | {"entries": json.dumps([_entry_row(page) for page in pages])}
         with transaction(self._engine) as connection:
-            self._extend(connection, claim)
-            entered = connection.execute(_ENTER, values).rowcount
-            came_before = entered == 0 and connection.execute(_ENTERED, values).scalar_one() == len(pages)
-            if entered != len(pages) and not came_before:
+            row = _held(claim, connection.execute(statements.RECORD, values))
+            came_before = row.pages == 0 and connection.execute(statements.ENTERED_BEFORE, values).scalar_one() == len(
+                pages
+            )
+            if row.pages != len(pages) and not came_before:
                 numbers = [page.number for page in pages]
                 raise PipelineError(
-                    ErrorCode.LEDGER_BROKEN, f"job {claim.job_id}: of pages {numbers} only {entered} had no outcome yet"
+                    ErrorCode.LEDGER_BROKEN,
+                    f"job {claim.job_id}: of pages {numbers} only {row.pages} had no outcome yet",
                 )
-            connection.execute(
-                update(ChunkAttempt)
-                .where(ChunkAttempt.chunk_id == claim.chunk_id, ChunkAttempt.attempt == claim.attempt)
-                .values(pages_done=ChunkAttempt.pages_done + entered)
-            )
-            return _hold(connection, claim)
+            return _hold(row)
 
     def finish(self, claim: ChunkClaim, measured: Measured) -> None:
         """End the chunk as done; if it was its job's last, the job's merge is due."""
+        values = self._values(claim) | {
+            "baseline_bytes": measured.baseline_bytes,
+            "peak_bytes": measured.peak_bytes,
+            "after_bytes": measured.after_bytes,
+        }
         with transaction(self._engine) as connection:
-            chunk = _leave(connection, claim, ChunkState.DONE)
-            if missing := _unfinished(connection, claim.job_id, chunk):
+            row = _held(claim, connection.execute(statements.FINISH, values))
+            if row.missing:
                 raise PipelineError(
-                    ErrorCode.LEDGER_BROKEN, f"chunk {claim.chunk_id} ended without an outcome for pages {missing}"
+                    ErrorCode.LEDGER_BROKEN, f"chunk {claim.chunk_id} ended without an outcome for pages {row.missing}"
                 )
-            _end_attempt(connection, claim, AttemptOutcome.DONE, measured)
             count_down(connection, claim.job_id)
+
+    def _values(self, claim: ChunkClaim) -> dict[str, Any]:
+        return _claim_values(claim) | {"of_job": claim.job_id, "of_lease": self._lease}
 
     def fail(
         self, claim: ChunkClaim, error: PipelineError, decision: ChunkDecision, measured: Measured, suspect: int | None
     ) -> None:
         """Record a failed attempt and do as the decision says."""
         with transaction(self._engine) as connection:
-            _end_attempt(connection, claim, AttemptOutcome.FAILED, measured, error)
             obey(connection, claim, error, decision, suspect)
+            _end_attempt(connection, claim, AttemptOutcome.FAILED, measured, error)
 
     def hand_back(self, claim: ChunkClaim, outcome: AttemptOutcome, measured: Measured) -> None:
         """Stop at a page border without blame: drained or paused (due again at once), or cancelled."""
@@ -163,11 +128,6 @@ class PostgresChunkMoves:
             _end_attempt(connection, claim, outcome, measured)
             if to is ChunkState.CANCELLED:
                 count_down(connection, claim.job_id)
-
-    def _extend(self, connection: Connection, claim: ChunkClaim) -> None:
-        statement = update(Chunk).where(*_held(claim)).values(lease_until=NOW + self._lease)
-        if connection.execute(statement).rowcount != 1:
-            raise StaleMove(f"chunk {claim.chunk_id} is no longer held at attempt {claim.attempt}")
 
 
 def obey(
@@ -207,33 +167,19 @@ def give_up_pages(connection: Connection, chunk: Any, error: PipelineError) -> N
     )
 
 
-def _claimable(chunk: ChunkId, attempt: int) -> tuple[Any, ...]:
-    live_job = exists().where(
-        Job.id == Chunk.job_id,
-        Job.state == JobState.RUNNING,
-        ~Job.cancel_requested,
-        ~HELD_JOB,
-    )
-    return (Chunk.id == chunk, Chunk.state == ChunkState.ADMITTED, Chunk.attempt == attempt - 1, live_job)
+def _claim_values(claim: ChunkClaim) -> dict[str, Any]:
+    return {"of_chunk": claim.chunk_id, "of_attempt": claim.attempt, "of_owner": claim.owner}
 
 
-def _held(claim: ChunkClaim) -> tuple[Any, ...]:
-    return (
-        Chunk.id == claim.chunk_id,
-        Chunk.state == ChunkState.RUNNING,
-        Chunk.attempt == claim.attempt,
-        Chunk.lease_owner == literal(claim.owner),
-    )
+def _held(claim: ChunkClaim, result: Result[Any]) -> Any:
+    """Return the row of a statement that finds one only while the claim stands."""
+    row = result.one_or_none()
+    if row is None:
+        raise StaleMove(f"chunk {claim.chunk_id} is no longer held at attempt {claim.attempt}")
+    return row
 
 
-def _hold(connection: Connection, claim: ChunkClaim) -> Hold:
-    is_late = func.coalesce(Job.deadline < NOW, False)
-    row = connection.execute(
-        select(
-            or_(Job.cancel_requested, is_late).label("unwanted"),
-            HELD_JOB.label("held"),
-        ).where(Job.id == claim.job_id)
-    ).one()
+def _hold(row: Any) -> Hold:
     if row.unwanted:
         return Hold.CANCEL
     return Hold.PAUSE if row.held else Hold.GO_ON
@@ -255,10 +201,8 @@ def _leave(
         "error_code": error.code if error else None,
         "error_detail": error.message if error else None,
     } | dict(more or {})
-    row = connection.execute(update(Chunk).where(*_held(claim)).values(values).returning(Chunk)).one_or_none()
-    if row is None:
-        raise StaleMove(f"chunk {claim.chunk_id} is no longer held at attempt {claim.attempt}")
-    return row
+    statement = update(Chunk).where(*statements.HELD).values(values).returning(Chunk)
+    return _held(claim, connection.execute(statement, _claim_values(claim)))
 
 
 def _end_attempt(
@@ -327,18 +271,9 @@ def _replace(connection: Connection, job_id: JobId, chunk: Any, children: Sequen
 
 def count_down(connection: Connection, job_id: JobId) -> None:
     """Count one chunk of the job as ended; whoever reads zero makes the merge due."""
-    remaining = connection.execute(
-        update(Job)
-        .where(Job.id == job_id)
-        .values(chunks_remaining=Job.chunks_remaining - 1)
-        .returning(Job.chunks_remaining)
-    ).scalar_one()
-    if remaining == 0:
-        connection.execute(
-            update(Job)
-            .where(Job.id == job_id, Job.state == JobState.RUNNING, Job.cancel_requested.is_(False))
-            .values(state=JobState.MERGING, dispatched_at=None, not_before=None)
-        )
+    values = {"of_job": job_id}
+    if connection.execute(statements.COUNT_DOWN, values).scalar_one() == 0:
+        connection.execute(statements.MAKE_MERGE_DUE, values)
 
 
 def _entry_row(page: PageEntry) -> dict[str, Any]:
