@@ -34,7 +34,7 @@ def bare_loop(document: Path, engine_name: str, share: range, barrier: "multipro
     from pipeline.engines.registry import create
     from pipeline.settings import LimitSettings
 
-    engine = create(engine_name)
+    engine = create(engine_name, {})
     engine.warm_up()
     with FileOpener(LimitSettings().for_documents()).open(document) as opened:
         barrier.wait()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import pydantic_settings
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from pipeline.embedded.state import read_state
@@ -176,6 +176,8 @@ class DeviceSettings(_Section):
     """What reads scans on accelerators; without it they are left alone."""
     declared: tuple[DeclaredDevice, ...] = ()
     """Accelerators that are served beside those that are found."""
+    engine_options: dict[str, dict[str, Any]] = {}
+    """By the engine's name, in which `_` stands for `-` too, as variables have none; each engine checks its own."""
     max_runner_bytes: int = Field(default=2 * 1024**3, ge=1)
     """A runner that holds more memory than this after a chunk is replaced before it takes another."""
     baseline_tolerance_bytes: int = Field(default=1024**3, ge=0)
@@ -188,6 +190,11 @@ class DeviceSettings(_Section):
     """Where workers of this host lock their devices; one folder for all that share a device."""
     temporary_folder: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"muniment-{os.getuid()}")
     """Where runners keep the originals that they are reading; a folder for each device, emptied at its start."""
+
+    @field_validator("engine_options")
+    @classmethod
+    def _name_engines(cls, options: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        return {name.replace("_", "-"): own for name, own in options.items()}
 
 
 class LogSettings(_Section):

@@ -219,7 +219,7 @@ def main() -> int:
         return EXIT_LOCKED
     inbox = Inbox(sys.stdin.buffer)
     try:
-        engine = create(arguments.engine)
+        engine = create(arguments.engine, settings.devices.engine_options.get(arguments.engine, {}))
         engine.warm_up()
         keep_for_good()
     except PipelineError as error:

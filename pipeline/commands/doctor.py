@@ -148,10 +148,10 @@ def _engine() -> str:
     from pipeline.engines.registry import create
     from pipeline.settings import read_settings
 
-    name = read_settings().devices.engine
-    engine = create(name)
+    devices = read_settings().devices
+    engine = create(devices.engine, devices.engine_options.get(devices.engine, {}))
     engine.warm_up()
-    return f"{name} reads here: {engine.identity.revision}"
+    return f"{devices.engine} reads here: {engine.identity.revision}"
 
 
 _CHECKS: dict[str, Callable[[], str]] = {

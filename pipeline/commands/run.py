@@ -53,7 +53,7 @@ def _run(paths: Sequence[Path], out: Path, *, as_json: bool, priority: int, opti
     from pipeline.domain.errors import PipelineError
 
     report = Report(out, as_json=as_json)
-    with _running_stack(), open_access() as access, Progress() as progress:
+    with _running_stack(options.get("engine")), open_access() as access, Progress() as progress:
         batch = _Batch(access=access, report=report, progress=progress, priority=priority, options=options)
         try:
             batch.run(paths)
@@ -148,8 +148,11 @@ def _is_hidden(path: Path) -> bool:
 
 
 @contextmanager
-def _running_stack() -> Iterator[None]:
-    """Use what runs, or start a stack of our own and stop it at the end."""
+def _running_stack(engine: object) -> Iterator[None]:
+    """Use what runs, or start a stack of our own and stop it at the end.
+
+    Raises: PipelineError (`engine_unavailable`), before anything starts.
+    """
     from pipeline.commands.serving import someone_serves
     from pipeline.embedded.stack import read_state, start_owned
     from pipeline.settings import default_home
@@ -157,6 +160,7 @@ def _running_stack() -> Iterator[None]:
     if someone_serves():
         yield
         return
+    _check_engine(engine)
     if read_state(default_home()) is None:
         click.echo("starting the embedded stack ...", err=True)
     handle = start_owned(default_home())
@@ -164,3 +168,13 @@ def _running_stack() -> Iterator[None]:
         yield
     finally:
         handle.stop()
+
+
+def _check_engine(asked: object) -> None:
+    """Refuse an engine that can't run on this host, which is the one that will read."""
+    from pipeline.engines.registry import check
+    from pipeline.settings import read_settings
+
+    devices = read_settings().devices
+    name = str(asked or devices.engine)
+    check(name, devices.engine_options.get(name, {}))

@@ -21,7 +21,7 @@ from pipeline.engines.ppocr.detector import detect
 from pipeline.engines.ppocr.orientation import quarter_turns, turned_back
 from pipeline.engines.ppocr.reader import LineReader, Reading
 from pipeline.engines.ppocr.runtime import FloatArray, Runtime, by_preference, load_net, this_cpu
-from pipeline.engines.ppocr.weights import Weights, installed_folder, verified_weights
+from pipeline.engines.ppocr.weights import REVISION, Weights, installed_folder, verified_weights
 from pipeline.ports.documents import PageImage, Pixels
 from pipeline.ports.engines import ReadPage, Reads
 
@@ -82,7 +82,7 @@ class _Loaded:
         self._reader = LineReader(recogniser)
         self.identity = EngineIdentity(
             name=NAME,
-            revision=f"{weights.revision}-{runtime.release}-{recogniser.precision}",
+            revision=f"{REVISION}-{runtime.release}-{recogniser.precision}",
             settings_digest=_settings_digest(),
         )
 

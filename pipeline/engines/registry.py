@@ -1,41 +1,86 @@
-"""The engines by name; each is imported when it is made, so that one need not be installed for another to work."""
+"""The engines by name: whatever the installed packages offer under the entry point group `muniment.engines`.
 
-from collections.abc import Callable
+An engine's plugin is loaded when it is looked up and the engine itself when it is made, so that one need not be
+installed for another to work.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 
 from pipeline.domain.errors import ErrorCode, PipelineError
-from pipeline.ports.engines import Recogniser
+from pipeline.ports.engines import EngineOptions, EnginePlugin, Recogniser
+
+GROUP = "muniment.engines"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """An engine that is to be had here, or the reason why it is not."""
+
+    name: str
+    plugin: EnginePlugin | None
+    problem: str | None
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all engines, installed or not."""
-    return tuple(_ENGINES)
+    """Return the names of all engines, able to run here or not."""
+    return tuple(sorted(_offered()))
 
 
-def create(name: str) -> Recogniser:
+def offers(options: Mapping[str, EngineOptions]) -> list[Offer]:
+    """Return all engines with what keeps each from running here; a plugin that can't be loaded is no failure.
+
+    Args: options of the engines by name, from the settings.
+    """
+    return [_offer(name, options.get(name, {})) for name in names()]
+
+
+def find(name: str) -> EnginePlugin:
+    """Return an engine's plugin. Raises: PipelineError (`engine_unavailable`), if there is none that can be loaded."""
+    if name not in (offered := _offered()):
+        raise _unavailable(f"there is no engine {name}; there are {', '.join(names())}")
+    try:
+        plugin = offered[name].load()
+    except Exception as error:  # other people's code
+        raise _unavailable(f"the plugin of engine {name} can't be loaded: {type(error).__name__}: {error}") from error
+    if not isinstance(plugin, EnginePlugin) or plugin.name != name:
+        raise _unavailable(f"{offered[name].value} is not the plugin of an engine {name}")
+    return plugin
+
+
+def check(name: str, options: EngineOptions) -> EnginePlugin:
+    """Return the plugin of an engine that can run here. Raises: PipelineError (`engine_unavailable`), with the cure."""
+    plugin = find(name)
+    if problem := plugin.missing(options):
+        raise _unavailable(f"engine {name} can't run here: {problem}")
+    return plugin
+
+
+def create(name: str, options: EngineOptions) -> Recogniser:
     """Return an engine that has not loaded anything yet.
 
-    Raises: PipelineError (`engine_unavailable`), if there is no such engine or it is not installed.
+    Raises: PipelineError (`engine_unavailable`), if there is no such engine, it can't run here, or its options are
+        not its own.
     """
-    if name not in _ENGINES:
-        raise PipelineError(ErrorCode.ENGINE_UNAVAILABLE, f"there is no engine {name}; there are {', '.join(_ENGINES)}")
+    plugin = check(name, options)
     try:
-        return _ENGINES[name]()
-    except ImportError as error:
-        raise PipelineError(
-            ErrorCode.ENGINE_UNAVAILABLE, f"engine {name} is not installed ({error.name}): pip install 'muniment[cpu]'"
-        ) from error
+        return plugin.create(options)
+    except (ImportError, ValueError) as error:
+        raise _unavailable(f"engine {name} can't be made: {error}") from error
 
 
-def _rapidocr() -> Recogniser:
-    from pipeline.engines.rapidocr import RapidOcrEngine
-
-    return RapidOcrEngine()
+def _offered() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
-def _simulated() -> Recogniser:
-    from pipeline.engines.simulated import SimulatedEngine, Simulation
+def _offer(name: str, options: EngineOptions) -> Offer:
+    try:
+        plugin = find(name)
+    except PipelineError as error:
+        return Offer(name=name, plugin=None, problem=error.message)
+    return Offer(name=name, plugin=plugin, problem=plugin.missing(options))
 
-    return SimulatedEngine(Simulation.from_environment())
 
-
-_ENGINES: dict[str, Callable[[], Recogniser]] = {"rapidocr": _rapidocr, "simulated": _simulated}
+def _unavailable(message: str) -> PipelineError:
+    return PipelineError(ErrorCode.ENGINE_UNAVAILABLE, message)

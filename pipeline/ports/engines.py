@@ -1,9 +1,9 @@
 """What turns page images into lines of text."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from pipeline.domain.recognition import EngineIdentity, Flag, Line
 from pipeline.ports.documents import PageImage
@@ -51,3 +51,28 @@ class Recogniser(Protocol):
 
         Raises: RecognitionFailed, for the page it was about to yield.
         """
+
+
+EngineOptions = Mapping[str, Any]
+"""What the settings say of one engine, `devices.engine_options.NAME`; each engine checks its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginePlugin:
+    """An engine as an installed package offers it, under the entry point group `muniment.engines`.
+
+    Making and asking one imports nothing that is heavy or may be missing; only `create` does.
+    """
+
+    name: str
+    reads: Reads
+    runs_on: tuple[str, ...]
+    """Kinds of devices: `cpu`, `cuda`."""
+    needs: str
+    """For people: extra, weights, server."""
+    revision: str
+    """Of its weights, as far as that is known before they are loaded."""
+    missing: Callable[[EngineOptions], str | None]
+    """Says why it can't run here and what to do about it; nothing if it can."""
+    create: Callable[[EngineOptions], Recogniser]
+    """Makes one that has loaded no weights yet. Raises: ValueError, if the options are not its own."""

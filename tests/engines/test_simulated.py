@@ -15,7 +15,7 @@ from tests.pages import image, paper
 READ_TWO = """
 from tests.pages import image, paper
 from pipeline.engines.registry import create
-for page in create("simulated").read(image(paper(9, 9), number=number) for number in (1, 2)):
+for page in create("simulated", {}).read(image(paper(9, 9), number=number) for number in (1, 2)):
     print(page.number, flush=True)
 """
 
@@ -38,7 +38,7 @@ def test_each_page_says_which_one_it_is() -> None:
 
 def test_what_it_does_is_told_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, json.dumps({"faults": {"4": "fail"}}))
-    results = create("simulated").read(pages(3, 4))
+    results = create("simulated", {}).read(pages(3, 4))
     assert next(results).number == 3
     with pytest.raises(RecognitionFailed) as caught:
         next(results)

@@ -20,6 +20,8 @@ SHA256: Mapping[str, str] = {
     RECOGNISER: "6f327246b50388f3c176ae304bd95767ea6dc0c9ae92153ef8cbe210b3c14884",
 }
 """Of the files in rapidocr 3.10.0."""
+REVISION = f"ppocrv6-small-det.{SHA256[DETECTOR][:8]}-rec.{SHA256[RECOGNISER][:8]}"
+"""A short name of exactly this content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +30,6 @@ class Weights:
 
     detector: Path
     recogniser: Path
-
-    @property
-    def revision(self) -> str:
-        """Return a short name of exactly this content."""
-        return f"ppocrv6-small-det.{SHA256[DETECTOR][:8]}-rec.{SHA256[RECOGNISER][:8]}"
 
 
 def installed_folder() -> Path:

@@ -1,0 +1,75 @@
+"""The engines of this package that need no torch, as the entry points of `pyproject.toml` name them."""
+
+from importlib.util import find_spec
+
+from pipeline.domain.errors import Transient
+from pipeline.engines.ppocr.weights import REVISION, installed_folder, verified_weights
+from pipeline.ports.engines import EngineOptions, EnginePlugin, Reads, Recogniser
+
+
+def absent(*modules: str) -> list[str]:
+    """Return those of the top-level modules that are not installed, importing none."""
+    return [module for module in modules if not _is_installed(module)]
+
+
+def weights_problem() -> str | None:
+    """Say what is wrong with the PP-OCRv6 weights of this installation, if something is."""
+    try:
+        verified_weights(installed_folder())
+    except Transient as error:
+        return error.message
+    return None
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ValueError:  # it was set to nothing in sys.modules
+        return False
+
+
+def _no_options(options: EngineOptions) -> None:
+    if options:
+        raise ValueError(f"it takes no options, got {', '.join(options)}")
+
+
+def _rapidocr_problem(_options: EngineOptions) -> str | None:
+    runtimes = absent("openvino", "onnxruntime")
+    missing = absent("cv2") + (["openvino or onnxruntime"] if len(runtimes) == 2 else [])
+    if missing:
+        return f"{', '.join(missing)} not installed: pip install 'muniment[cpu]'"
+    return weights_problem()
+
+
+def _rapidocr(options: EngineOptions) -> Recogniser:
+    from pipeline.engines.rapidocr import RapidOcrEngine
+
+    _no_options(options)
+    return RapidOcrEngine()
+
+
+def _simulated(options: EngineOptions) -> Recogniser:
+    from pipeline.engines.simulated import SimulatedEngine, Simulation
+
+    _no_options(options)
+    return SimulatedEngine(Simulation.from_environment())
+
+
+RAPIDOCR = EnginePlugin(
+    name="rapidocr",
+    reads=Reads.PAGE,
+    runs_on=("cpu",),
+    needs="extra cpu, which brings the weights",
+    revision=REVISION,
+    missing=_rapidocr_problem,
+    create=_rapidocr,
+)
+SIMULATED = EnginePlugin(
+    name="simulated",
+    reads=Reads.PAGE,
+    runs_on=("cpu",),
+    needs="nothing; it reads nothing, and is for drills",
+    revision="1",
+    missing=lambda _options: None,
+    create=_simulated,
+)
