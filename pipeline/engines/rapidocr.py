@@ -4,32 +4,23 @@ The wheel of rapidocr serves as the carrier of the weights and is not imported: 
 shrinks pages before it cuts lines out of them, and sorts boxes into rows across columns.
 """
 
-import hashlib
-import json
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
-import numpy as np
 
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
-from pipeline.domain.recognition import EngineIdentity, Flag, Line
-from pipeline.engines.noise import believed
-from pipeline.engines.ppocr import detector, orientation, reader
-from pipeline.engines.ppocr.detector import detect
-from pipeline.engines.ppocr.orientation import quarter_turns, turned_back
-from pipeline.engines.ppocr.reader import LineReader, Reading
-from pipeline.engines.ppocr.runtime import FloatArray, Runtime, by_preference, load_net, this_cpu
+from pipeline.domain.recognition import EngineIdentity
+from pipeline.engines.ppocr.pages import check, read_pages, settings_digest
+from pipeline.engines.ppocr.runtime import Nets, Runtime, by_preference, load_nets, this_cpu
 from pipeline.engines.ppocr.weights import REVISION, Weights, installed_folder, verified_weights
-from pipeline.ports.documents import PageImage, Pixels
-from pipeline.ports.engines import ReadPage, Reads
+from pipeline.ports.documents import PageImage
+from pipeline.ports.engines import ONE_PAGE, BatchBound, ReadPage, Reads
 
 NAME = "rapidocr"
-MIN_CONFIDENCE = 0.5
-"""Lines below are ornaments, stains and parts of pictures; also rapidocr's threshold."""
-MANY_UNREAD = 0.1
-WARM_UP_TEXT = "WARM UP 2468"
+ONE_IMAGE = 1
+"""Pixels: images go through a network one by one, as a batch gains nothing on one thread."""
 
 
 class RapidOcrEngine:
@@ -45,6 +36,11 @@ class RapidOcrEngine:
     def reads(self) -> Reads:
         """Return that it takes one page at a time."""
         return Reads.PAGE
+
+    @property
+    def batch(self) -> BatchBound:
+        """Return that a batch is one page."""
+        return ONE_PAGE
 
     @property
     def identity(self) -> EngineIdentity:
@@ -73,71 +69,21 @@ class RapidOcrEngine:
         return self._loaded
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Loaded:
     """Both networks in one runtime."""
 
-    def __init__(self, weights: Weights, runtime: Runtime) -> None:
-        self._detector = load_net(weights.detector, runtime)
-        recogniser = load_net(weights.recogniser, runtime)
-        self._reader = LineReader(recogniser)
-        self.identity = EngineIdentity(
-            name=NAME,
-            revision=f"{REVISION}-{runtime.release}-{recogniser.precision}",
-            settings_digest=_settings_digest(),
-        )
+    nets: Nets
+    identity: EngineIdentity
 
     def read(self, page: PageImage) -> ReadPage:
         """Return what stands on a page. Raises: RecognitionFailed."""
         number = page.number
-        try:
-            return self._read(page)
-        except MemoryError:
-            code, why = ErrorCode.OUT_OF_MEMORY, "no memory for the page"
-        except Exception as error:
-            code, why = _judged(error)
-        # Raised out here, and with the page let go, so that no traceback keeps its pixels.
-        del page
-        raise RecognitionFailed(code, f"page {number}: {why}")
-
-    def _read(self, page: PageImage) -> ReadPage:
-        known: dict[bytes, Reading] = {}
-
-        def read(quad: FloatArray) -> Reading:
-            key = quad.tobytes()
-            if key not in known:
-                known[key] = self._reader.read(page.pixels, quad)
-            return known[key]
-
-        quads = detect(self._detector, page.pixels)
-        turns = quarter_turns(quads, read)
-        if turns:
-            # Lines are told apart better when they run as most lines do.
-            upright = detect(self._detector, np.ascontiguousarray(np.rot90(page.pixels, -turns)))
-            quads = [turned_back(quad, turns, page.width_px, page.height_px) for quad in upright]
-        found = [(quad, read(quad)) for quad in quads]
-        legible = [_line(quad, said) for quad, said in found if said.confidence >= MIN_CONFIDENCE and said.text.strip()]
-        lines, flags = believed(sorted(legible, key=lambda line: line.polygon[0][::-1]))
-        unread = 1 - len(legible) / max(1, len(found))
-        if lines and unread >= MANY_UNREAD:
-            flags = (*flags, Flag(name="regions_unread", score=unread))
-        return ReadPage(number=page.number, lines=lines, flags=flags, angle_deg=90.0 * turns)
-
-
-def _line(quad: FloatArray, reading: Reading) -> Line:
-    return Line(
-        text=unicodedata.normalize("NFC", reading.text.strip()),
-        polygon=tuple((float(x), float(y)) for x, y in quad),
-        confidence=min(1.0, max(0.0, reading.confidence)),
-    )
-
-
-def _judged(error: Exception) -> tuple[ErrorCode, str]:
-    """Return code and cause of what native code raised; its message names shapes and files, never text."""
-    why = f"{type(error).__name__}: {str(error).strip()[:300]}"
-    starved = any(
-        sign in why.lower() for sign in ("bad_alloc", "out of memory", "insufficient memory", "failed to allocate")
-    )
-    return (ErrorCode.OUT_OF_MEMORY if starved else ErrorCode.ENGINE_FAILED), why
+        [found] = read_pages([page], self.nets, most_pixels=ONE_IMAGE)
+        if isinstance(found, ReadPage):
+            return found
+        del page  # so that no traceback keeps its pixels
+        raise RecognitionFailed(found.code, f"page {number}: {found.message}")
 
 
 def _first_that_works(weights: Weights, runtimes: Sequence[Runtime]) -> _Loaded:
@@ -148,31 +94,20 @@ def _first_that_works(weights: Weights, runtimes: Sequence[Runtime]) -> _Loaded:
     failures = []
     for runtime in runtimes:
         try:
-            loaded = _Loaded(weights, runtime)
-            text = " ".join(line.text for line in loaded.read(_warm_up_page()).lines)
-        except Exception as error:
+            return _loaded(weights, runtime)
+        except Transient as error:
+            failures.append(f"{runtime}: {error.message}")
+        except Exception as error:  # whatever a runtime raises on a CPU that it can't use
             failures.append(f"{runtime}: {type(error).__name__}: {str(error).strip()[:300]}")
-            continue
-        if WARM_UP_TEXT in text:
-            return loaded
-        failures.append(f"{runtime}: read {text[:40]!r} on the warm-up page, not {WARM_UP_TEXT!r}")
     raise Transient(
         ErrorCode.ENGINE_UNAVAILABLE,
         f"no runtime works ({'; '.join(failures)}); install one: pip install 'muniment[cpu]'",
     )
 
 
-def _warm_up_page() -> PageImage:
-    pixels: Pixels = np.full((2339, 1654, 3), 255, np.uint8)
-    for row in range(1, 4):
-        cv2.putText(pixels, WARM_UP_TEXT, (150, 600 * row), cv2.FONT_HERSHEY_SIMPLEX, 1.2, (0, 0, 0), 2, cv2.LINE_AA)
-    return PageImage(number=1, pixels=pixels, dpi=200)
-
-
-def _settings_digest() -> str:
-    settings = {
-        module.__name__: {name: value for name, value in vars(module).items() if name.isupper()}
-        for module in (detector, reader, orientation)
-    }
-    settings[__name__] = {"MIN_CONFIDENCE": MIN_CONFIDENCE}
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+def _loaded(weights: Weights, runtime: Runtime) -> _Loaded:
+    nets = load_nets(weights, runtime)
+    check(nets, most_pixels=ONE_IMAGE)
+    revision = f"{REVISION}-{runtime.release}-{nets.precision}"
+    identity = EngineIdentity(name=NAME, revision=revision, settings_digest=settings_digest())
+    return _Loaded(nets=nets, identity=identity)

@@ -20,7 +20,7 @@ from pathlib import Path
 from pipeline.domain.errors import ErrorCode, RecognitionFailed
 from pipeline.domain.recognition import EngineIdentity, Line
 from pipeline.ports.documents import PageImage
-from pipeline.ports.engines import ReadPage, Reads
+from pipeline.ports.engines import ONE_PAGE, BatchBound, ReadPage, Reads
 
 VARIABLE = "MUNIMENT_SIMULATED"
 _KNOWN_FAULTS = frozenset({"fail", "kill", "kill_once", "hang", "memory", "exhaust"})
@@ -68,6 +68,11 @@ class SimulatedEngine:
     def reads(self) -> Reads:
         """Return how it takes pages."""
         return Reads.PAGE
+
+    @property
+    def batch(self) -> BatchBound:
+        """Return that a batch is one page."""
+        return ONE_PAGE
 
     def warm_up(self) -> None:
         """Do nothing: there is nothing to load."""

@@ -29,6 +29,26 @@ class ReadPage:
     """How far clockwise the page had to be turned to be read; polygons lie on the page as given all the same."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchBound:
+    """The most that an engine is given at once; a single page may always be given."""
+
+    pages: int
+    pixels: int
+    """Of all its pages together."""
+
+    def halved(self) -> "BatchBound":
+        """Return half of it, at least a page."""
+        return BatchBound(pages=max(1, self.pages // 2), pixels=self.pixels // 2)
+
+    def at_most(self, pages: int | None) -> "BatchBound":
+        """Return it with no more pages than that; None leaves it."""
+        return self if pages is None else BatchBound(pages=min(self.pages, pages), pixels=self.pixels)
+
+
+ONE_PAGE = BatchBound(pages=1, pixels=0)
+
+
 class Recogniser(Protocol):
     """Turns page images into lines of text. Lives in the process that owns the device."""
 
@@ -40,6 +60,10 @@ class Recogniser(Protocol):
     def reads(self) -> Reads:
         """Return how it takes pages."""
 
+    @property
+    def batch(self) -> BatchBound:
+        """Return how much it takes at once."""
+
     def warm_up(self) -> None:
         """Load the weights and read a page, so that the first real one is not slower than the rest.
 
@@ -47,9 +71,10 @@ class Recogniser(Protocol):
         """
 
     def read(self, pages: Iterable[PageImage]) -> Iterator[ReadPage]:
-        """Yield each page's lines as they are ready, in the order given, taking no more pages ahead than it reads.
+        """Yield each page's lines in the order given; pages given together are within its bound.
 
-        Raises: RecognitionFailed, for the page it was about to yield.
+        Raises: RecognitionFailed, for the page it was about to yield; it then goes on with the next one. Where there is
+            no memory for all together, each of them fails so (`out_of_memory`). No failure keeps pixels or tensors.
         """
 
 

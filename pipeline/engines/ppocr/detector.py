@@ -12,6 +12,7 @@ from itertools import pairwise
 import cv2
 import numpy as np
 
+from pipeline.engines.ppocr.asking import Asking, Question, normalised
 from pipeline.engines.ppocr.runtime import FloatArray, Net
 from pipeline.ports.documents import Pixels
 
@@ -43,7 +44,7 @@ MAX_BOXES = 5000
 """A bound on time for pages of pure noise."""
 
 
-def detect(net: Net, pixels: Pixels) -> list[FloatArray]:
+def detect(pixels: Pixels) -> Asking[list[FloatArray]]:
     """Return a quad around each run of text, in no particular order.
 
     Memory is bounded whatever the page: the network sees at most about two million pixels at once.
@@ -53,10 +54,12 @@ def detect(net: Net, pixels: Pixels) -> list[FloatArray]:
     length, breadth = max(height, width), min(height, width)
     count = 1 if length <= MAX_ASPECT * breadth else math.ceil(length / max(PART_ASPECT * breadth, SIDE_LIMIT))
     scale = min(1.0, count * SIDE_LIMIT / length)
-    quads = _in_parts(net, pixels, along, count, scale) or _in_parts(net, pixels, along, count, COARSE * scale)
+    quads = yield from _in_parts(pixels, along, count, scale)
+    if not quads:
+        quads = yield from _in_parts(pixels, along, count, COARSE * scale)
     if scale < 1 and quads and np.median([_short_side(quad) for quad in quads]) * scale < MIN_BOX_HEIGHT:
         scale = min(1.0, FINE * scale)
-        return _in_parts(net, pixels, 1, math.ceil(height * width * scale**2 / SIDE_LIMIT**2), scale)
+        return (yield from _in_parts(pixels, 1, math.ceil(height * width * scale**2 / SIDE_LIMIT**2), scale))
     return quads
 
 
@@ -98,13 +101,13 @@ def parts_of(length: int, count: int, overlap: float) -> list[Part]:
     ]
 
 
-def _in_parts(net: Net, pixels: Pixels, along: int, count: int, scale: float) -> list[FloatArray]:
+def _in_parts(pixels: Pixels, along: int, count: int, scale: float) -> Asking[list[FloatArray]]:
     """Return the quads of a page looked at in parts along an axis, 0 from left to right, 1 from top to bottom."""
     height, width = pixels.shape[:2]
     found = []
     for part in parts_of((width, height)[along], count, OVERLAP / scale):
         view = pixels[:, part.start : part.stop] if along == 0 else pixels[part.start : part.stop]
-        for quad in _detect(net, view, scale):
+        for quad in (yield from _detect(view, scale)):
             quad[:, along] += part.start
             if part.owns(quad[:, along]):
                 found.append(part.trimmed(quad, along))
@@ -127,11 +130,11 @@ def _short_side(quad: FloatArray) -> float:
     return float(min(np.linalg.norm(quad[0] - quad[1]), np.linalg.norm(quad[1] - quad[2])))
 
 
-def _detect(net: Net, pixels: Pixels, scale: float) -> list[FloatArray]:
+def _detect(pixels: Pixels, scale: float) -> Asking[list[FloatArray]]:
     height, width = pixels.shape[:2]
     size = (_in_strides(width * scale), _in_strides(height * scale))
     seen = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
-    probability = net.run(_normalised(np.asarray(seen, np.uint8)))[0, 0]
+    [probability] = yield Question(net=Net.DETECTOR, images=[normalised(np.asarray(seen, np.uint8))])
     enlarge = np.array([width / size[0], height / size[1]], np.float32)
     edge = np.array([width - 1, height - 1], np.float32)
     return [np.clip(quad * enlarge, 0, edge) for quad in _boxes(probability)]
@@ -139,11 +142,6 @@ def _detect(net: Net, pixels: Pixels, scale: float) -> list[FloatArray]:
 
 def _in_strides(side: float) -> int:
     return max(STRIDE, round(side / STRIDE) * STRIDE)
-
-
-def _normalised(pixels: Pixels) -> FloatArray:
-    bgr = pixels[:, :, ::-1].astype(np.float32) / 127.5 - 1.0
-    return np.ascontiguousarray(bgr.transpose(2, 0, 1)[None])
 
 
 def _boxes(probability: FloatArray) -> list[FloatArray]:

@@ -6,6 +6,7 @@ from statistics import fmean
 import numpy as np
 
 from pipeline.domain.writing import cjk_share
+from pipeline.engines.ppocr.asking import Asking
 from pipeline.engines.ppocr.reader import Reading
 from pipeline.engines.ppocr.runtime import FloatArray
 
@@ -22,7 +23,7 @@ Measured on 30 pages (print, Fraktur, typescript, Chinese; clean and bad), each 
 the samples the right way up 0.87 to 1.0, the wrong way up 0.24 to 0.78, at least 0.22 apart on each page.
 """
 
-Read = Callable[[FloatArray], Reading]
+Read = Callable[[Sequence[FloatArray]], Asking[list[Reading]]]
 
 
 def turned(quad: FloatArray, quarters: int) -> FloatArray:
@@ -38,7 +39,7 @@ def turned_back(quad: FloatArray, quarters: int, width: int, height: int) -> Flo
     return np.stack(places[quarters], axis=1)
 
 
-def quarter_turns(quads: Sequence[FloatArray], read: Read) -> int:
+def quarter_turns(quads: Sequence[FloatArray], read: Read) -> Asking[int]:
     """Return by how many quarters, 0 to 3, the page has to be turned clockwise to stand upright; 0 in doubt.
 
     Vertical Chinese stands upright though its lines are tall.
@@ -46,11 +47,11 @@ def quarter_turns(quads: Sequence[FloatArray], read: Read) -> int:
     flat = [quad for quad in quads if _aspect(quad) >= MIN_ASPECT]
     tall = [quad for quad in quads if _aspect(quad) <= 1 / MIN_ASPECT]
     if sum(map(_length, tall)) <= sum(map(_length, flat)):
-        return 2 if _is_better(_samples(flat), 2, 0, read) else 0
+        return 2 if (yield from _is_better(_samples(flat), 2, 0, read)) else 0
     samples = _samples(tall)
-    if _is_better(samples, 1, 3, read):
+    if (yield from _is_better(samples, 1, 3, read)):
         return 1
-    return 0 if _is_vertical_writing(samples, read) else 3
+    return 0 if (yield from _is_vertical_writing(samples, read)) else 3
 
 
 def _edges(quad: FloatArray) -> tuple[float, float]:
@@ -74,19 +75,24 @@ def _samples(quads: Sequence[FloatArray]) -> list[FloatArray]:
     return sorted(quads, key=unlike)[:SAMPLES]
 
 
-def _is_better(samples: Sequence[FloatArray], turn: int, usual: int, read: Read) -> bool:
+def _is_better(samples: Sequence[FloatArray], turn: int, usual: int, read: Read) -> Asking[bool]:
     if not samples:
         return False
-    confidence = fmean(read(turned(quad, usual)).confidence for quad in samples)
-    return confidence < SURE and fmean(read(turned(quad, turn)).confidence for quad in samples) > confidence + MARGIN
+    confidence = yield from _confidence(samples, usual, read)
+    return confidence < SURE and (yield from _confidence(samples, turn, read)) > confidence + MARGIN
 
 
-def _is_vertical_writing(samples: Sequence[FloatArray], read: Read) -> bool:
+def _confidence(samples: Sequence[FloatArray], turn: int, read: Read) -> Asking[float]:
+    readings = yield from read([turned(quad, turn) for quad in samples])
+    return fmean(reading.confidence for reading in readings)
+
+
+def _is_vertical_writing(samples: Sequence[FloatArray], read: Read) -> Asking[bool]:
     """Whether the letters of tall lines stand upright: then the top one, read by itself, is the line's first."""
-    texts = [read(turned(quad, 3)).text for quad in samples]
+    texts = [reading.text for reading in (yield from read([turned(quad, 3) for quad in samples]))]
     if cjk_share("".join(texts)) < 0.5:
         return False
-    tops = [read(_top_cell(quad)).text for quad in samples]
+    tops = [reading.text for reading in (yield from read([_top_cell(quad) for quad in samples]))]
     agreed = sum(bool(top) and text.startswith(top[0]) for text, top in zip(texts, tops, strict=True))
     return 2 * agreed >= len(samples)
 

@@ -1,11 +1,13 @@
 """What a line of text says: PP-OCR's recogniser and its CTC decoding."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
 import numpy as np
 
-from pipeline.engines.ppocr.runtime import FloatArray, Net
+from pipeline.engines.ppocr.asking import Asking, Question, normalised
+from pipeline.engines.ppocr.runtime import Best, FloatArray, Net
 from pipeline.ports.documents import Pixels
 
 HEIGHT = 48
@@ -19,6 +21,8 @@ MIN_WIDTH = 48
 MAX_WIDTH = 4096
 """A bound on memory: the output takes 9 MB for each 1,000 pixels."""
 BLANK = 0
+LINES_AT_ONCE = 64
+"""A bound on memory: as the recogniser sees them, lines take half a megabyte each, and a newspaper page has 2,000."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,29 +33,30 @@ class Reading:
     confidence: float
 
 
-class LineReader:
-    """The recogniser with its alphabet. Not safe to share between threads."""
+def read_lines(pixels: Pixels, quads: Sequence[FloatArray], alphabet: Sequence[str]) -> Asking[list[Reading]]:
+    """Return what the parts of a page inside the quads say, each one's first edge taken for the top of its letters.
 
-    def __init__(self, net: Net) -> None:
-        self._net = net
-        self._alphabet = ("", *net.metadata["character"].split("\n"), " ")
-
-    def read(self, pixels: Pixels, quad: FloatArray) -> Reading:
-        """Return what the part of a page inside the quad says, its first edge taken for the top of the letters.
-
-        A quad much taller than wide is read as if it were turned a quarter counter-clockwise: the recogniser was
-        trained on vertical Chinese columns that way.
-        """
-        probabilities = self._net.run(_normalised(_cut(pixels, quad)))[0]
-        best = probabilities.argmax(axis=1)
-        kept = best != BLANK
-        kept[1:] &= best[1:] != best[:-1]
-        scores = probabilities[kept, best[kept]]
-        text = "".join(self._alphabet[index] for index in best[kept])
-        return Reading(text=text, confidence=float(scores.mean()) if len(scores) else 0.0)
+    A quad much taller than wide is read as if it were turned a quarter counter-clockwise: the recogniser was trained on
+    vertical Chinese columns that way.
+    """
+    readings = []
+    for start in range(0, len(quads), LINES_AT_ONCE):
+        lines = [_seen(cut(pixels, quad)) for quad in quads[start : start + LINES_AT_ONCE]]
+        found = yield Question(net=Net.RECOGNISER, images=lines)
+        readings += [_spelled(best, alphabet) for best in found]
+    return readings
 
 
-def _cut(pixels: Pixels, quad: FloatArray) -> Pixels:
+def _spelled(best: Best, alphabet: Sequence[str]) -> Reading:
+    """Return the text of a line by CTC: repeated labels are one character, and blanks are none."""
+    kept = best.labels != BLANK
+    kept[1:] &= best.labels[1:] != best.labels[:-1]
+    text = "".join(alphabet[label] for label in best.labels[kept])
+    return Reading(text=text, confidence=float(best.scores[kept].mean()) if text else 0.0)
+
+
+def cut(pixels: Pixels, quad: FloatArray) -> Pixels:
+    """Return the part of a page inside a quad, upright."""
     left, top = np.floor(quad.min(axis=0)).astype(int)
     right, bottom = np.ceil(quad.max(axis=0)).astype(int) + 1
     near = pixels[top:bottom, left:right]  # OpenCV warps from no image of more than 32,767 pixels a side
@@ -74,9 +79,8 @@ def _input_width(wanted: int) -> int:
     return min(MAX_WIDTH, max(MIN_WIDTH, round(wanted / step) * step))
 
 
-def _normalised(crop: Pixels) -> FloatArray:
+def _seen(crop: Pixels) -> FloatArray:
     height, width = crop.shape[:2]
     size = (_input_width(round(width * HEIGHT / height * WIDTH_SHARE)), HEIGHT)
     resized = cv2.resize(crop, size, interpolation=cv2.INTER_AREA if height > HEIGHT else cv2.INTER_LINEAR)
-    bgr = resized[:, :, ::-1].astype(np.float32) / 127.5 - 1.0
-    return np.ascontiguousarray(bgr.transpose(2, 0, 1)[None])
+    return normalised(np.asarray(resized, np.uint8))

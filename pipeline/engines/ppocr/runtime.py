@@ -1,6 +1,6 @@
-"""The two inference runtimes behind one call: a float32 array in, a float32 array out, on one thread."""
+"""What runs the two networks: the seam between all that is around them and a runtime, and two runtimes for the CPU."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import version
@@ -9,10 +9,52 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.engines.ppocr.weights import Weights
+
 CPU_DESCRIPTION = Path("/proc/cpuinfo")
 BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
 
 FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+
+class Net(StrEnum):
+    """The networks."""
+
+    DETECTOR = "detector"
+    """Gives each pixel its probability of being text, (height, width)."""
+    RECOGNISER = "recogniser"
+    """Gives a line the likeliest character of each of its steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Best:
+    """What a line most likely says, step by step."""
+
+    labels: IntArray
+    scores: FloatArray
+
+
+Answer = FloatArray | Best
+"""The detector's or the recogniser's, to one image."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Nets:
+    """Both networks, loaded; for one thread of one process."""
+
+    run: Callable[[Net, FloatArray], Sequence[Answer]]
+    """Takes images of one size, (batch, 3, height, width), BGR from -1 to 1; gives an answer for each."""
+    alphabet: tuple[str, ...]
+    """The characters that labels stand for; the first is CTC's blank."""
+    precision: str
+    """What the recogniser computes in: `f32`, or `bf16` and `f16` where the device is faster at them; last digits
+    differ."""
+
+
+def alphabet_of(metadata: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the alphabet that the recogniser's ONNX file says it has."""
+    return ("", *metadata["character"].split("\n"), " ")
 
 
 class Runtime(StrEnum):
@@ -28,15 +70,14 @@ class Runtime(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Net:
-    """A loaded network; for one thread of one process."""
+class _Loaded:
+    """One network."""
 
     run: Callable[[FloatArray], FloatArray]
     """What it returns may be overwritten by the next call."""
     metadata: Mapping[str, str]
     """What the ONNX file says of itself."""
     precision: str
-    """What it computes in: `f32`, or `bf16` where OpenVINO finds a CPU that is faster at that; last digits differ."""
 
 
 def by_preference(cpu: str) -> tuple[Runtime, ...]:
@@ -59,12 +100,22 @@ def this_cpu() -> str:
         return ""
 
 
-def load_net(path: Path, runtime: Runtime) -> Net:
-    """Load an ONNX file. Raises: ImportError, or whatever the runtime raises on a CPU that it can't use."""
-    return _load_openvino(path) if runtime is Runtime.OPENVINO else _load_onnxruntime(path)
+def load_nets(weights: Weights, runtime: Runtime) -> Nets:
+    """Load both. Raises: ImportError, or whatever the runtime raises on a CPU that it can't use."""
+    load = _load_openvino if runtime is Runtime.OPENVINO else _load_onnxruntime
+    detector, recogniser = load(weights.detector), load(weights.recogniser)
+
+    def run(net: Net, batch: FloatArray) -> Sequence[Answer]:
+        if net is Net.DETECTOR:
+            return list(detector.run(batch)[:, 0].copy())
+        probabilities = recogniser.run(batch)
+        labels, scores = probabilities.argmax(axis=2), probabilities.max(axis=2)
+        return [Best(labels=own, scores=sure) for own, sure in zip(labels, scores, strict=True)]
+
+    return Nets(run=run, alphabet=alphabet_of(recogniser.metadata), precision=recogniser.precision)
 
 
-def _load_openvino(path: Path) -> Net:
+def _load_openvino(path: Path) -> _Loaded:
     import openvino  # noqa: PLC0415 - takes half a second and is not everywhere
 
     # Left to itself OpenVINO pins every process's only thread to the same first core, so that two slots share one.
@@ -81,10 +132,10 @@ def _load_openvino(path: Path) -> Net:
         output: FloatArray = request.get_output_tensor().data
         return output
 
-    return Net(run=run, metadata=metadata, precision=compiled.get_property("INFERENCE_PRECISION_HINT").to_string())
+    return _Loaded(run=run, metadata=metadata, precision=compiled.get_property("INFERENCE_PRECISION_HINT").to_string())
 
 
-def _load_onnxruntime(path: Path) -> Net:
+def _load_onnxruntime(path: Path) -> _Loaded:
     import onnxruntime  # noqa: PLC0415 - likewise
 
     options = onnxruntime.SessionOptions()
@@ -99,4 +150,4 @@ def _load_onnxruntime(path: Path) -> Net:
         output: FloatArray = session.run(None, {name: batch})[0]
         return output
 
-    return Net(run=run, metadata=session.get_modelmeta().custom_metadata_map, precision="f32")
+    return _Loaded(run=run, metadata=session.get_modelmeta().custom_metadata_map, precision="f32")
