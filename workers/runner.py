@@ -11,7 +11,7 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -38,6 +38,7 @@ from pipeline.ports.documents import DocumentOpener, OpenDocument
 from pipeline.ports.engines import Recogniser
 from pipeline.ports.objects import ObjectStore
 from pipeline.settings import Settings, read_settings
+from pipeline.steps.read_chunk import ChunkReader
 from pipeline.steps.read_pages import PageReader, grouped
 from workers.process import (
     DeviceLocked,
@@ -149,7 +150,7 @@ class Runner:
         finished = 0
         with self.opener.open(path) as document:
             reader = self._reader(message, document)
-            groups = grouped(self._results(reader, tasks), pages=message["flush_pages"], after=self.flush_after)
+            groups = grouped(reader.read(tasks), pages=message["flush_pages"], after=self.flush_after)
             for ordinal, group in enumerate(groups):
                 key = keys.segment(job_id, chunk_id, message["attempt"], ordinal)
                 self.objects.put(key, encode_segment(group), media_type=SEGMENT_MEDIA_TYPE)
@@ -157,24 +158,25 @@ class Runner:
                 finished += len(group)
         return finished < len(tasks)
 
-    def _results(self, reader: PageReader, tasks: list[PageTask]) -> Iterator[PageResult]:
-        for task in tasks:
-            if self.stop.is_set():
-                return
-            self.say("page", number=task.number)
-            yield reader.read(task)
-
-    def _reader(self, message: Message, document: OpenDocument) -> PageReader:
+    def _reader(self, message: Message, document: OpenDocument) -> ChunkReader:
         chunk_id = ChunkId(UUID(message["chunk_id"]))
         ahead = RenderedPages(self.objects, JobId(UUID(message["job_id"])), chunk_id, message["dpi"])
-        return PageReader(
+        pages = PageReader(
             document=document,
-            engine=self.engine,
+            engine=self.engine.identity,
             is_blank=is_blank,
             chunk_id=chunk_id,
             attempt=message["attempt"],
             dpi=message["dpi"],
             rendered=ahead.take if message["rendered_ahead"] else lambda _: None,
+        )
+        return ChunkReader(
+            pages=pages,
+            engine=self.engine,
+            bound=self.engine.batch.at_most(message["batch_pages"]),
+            stopped=self.stop.is_set,
+            begun=lambda numbers: self.say("reading", pages=list(numbers)),
+            lowered=lambda bound: self.say("lowered", pages=bound.pages, pixels=bound.pixels),
         )
 
 

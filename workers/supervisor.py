@@ -18,7 +18,16 @@ from pipeline.domain.errors import ErrorCode, PipelineError, Transient
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.retry import Attempts
 from pipeline.ports.chunks import ClaimedChunk, Measured
-from pipeline.ports.devices import ChunkEnded, PagesFinished, PageStarted, ReadingEvent, ReadingFailed, Tick
+from pipeline.ports.devices import (
+    BatchLowered,
+    ChunkEnded,
+    PagesFinished,
+    PagesStarted,
+    ReadingEvent,
+    ReadingFailed,
+    Tick,
+)
+from pipeline.ports.engines import BatchBound
 from workers.protocol import Message, ProtocolError, entry_from_json
 from workers.runner_process import Patience, Runner, RunnerCommand, RunnerGone
 
@@ -197,8 +206,8 @@ class Supervisor:
             raise
 
     def _send(self, chunk: ClaimedChunk) -> None:
-        # After a failure each page is put away by itself, so that the one at fault stands alone at once.
-        flush_pages = self._flush_pages if chunk.attempts == Attempts() else 1
+        # After a failure each page is read and put away by itself, so that the one at fault stands alone at once.
+        is_first = chunk.attempts == Attempts()
         dpi = chunk.options.get("dpi")
         self._warm_runner().say(
             "chunk",
@@ -210,7 +219,8 @@ class Supervisor:
             pages=[[page.number, page.page_class] for page in chunk.pages],
             dpi=dpi,
             rendered_ahead=chunk.lane.renders_ahead,
-            flush_pages=flush_pages,
+            flush_pages=self._flush_pages if is_first else 1,
+            batch_pages=None if is_first else 1,
         )
 
     def _events(self) -> Generator[ReadingEvent, None, None]:
@@ -315,8 +325,10 @@ class Supervisor:
 def _event_of(message: Message) -> ReadingEvent:
     """Return what a message means. Raises: PipelineError, if it says that the chunk failed; ProtocolError."""
     match message["kind"]:
-        case "page":
-            return PageStarted(number=message["number"])
+        case "reading":
+            return PagesStarted(numbers=tuple(message["pages"]))
+        case "lowered":
+            return BatchLowered(bound=BatchBound(pages=message["pages"], pixels=message["pixels"]))
         case "pages":
             return PagesFinished(pages=tuple(entry_from_json(row) for row in message["pages"]))
         case "ended":

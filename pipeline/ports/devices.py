@@ -11,13 +11,21 @@ from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.states import DeviceState
 from pipeline.ports.chunks import ClaimedChunk, Measured, PageEntry
+from pipeline.ports.engines import BatchBound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageStarted:
-    """The runner has begun a page."""
+class PagesStarted:
+    """The runner is busy with these pages from now on, and with no others."""
 
-    number: int
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLowered:
+    """Memory ran out; from now on the runner takes no more than this at once, and it reads the pages again."""
+
+    bound: BatchBound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +56,7 @@ class ReadingFailed(PipelineError):
         self.measured = measured
 
 
-ReadingEvent = PageStarted | PagesFinished | Tick | ChunkEnded
+ReadingEvent = PagesStarted | BatchLowered | PagesFinished | Tick | ChunkEnded
 
 
 class ReadingDevice(Protocol):

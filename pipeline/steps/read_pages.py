@@ -1,4 +1,4 @@
-"""Read pages: what the process that owns the engine does with one chunk, page by page."""
+"""Read pages: how one page gets its outcome, before and after the engine has seen it."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,11 +13,27 @@ from pipeline.domain.reading_order import order
 from pipeline.domain.recognition import Block, EngineIdentity, Flag, Line, PageOutcome, PageResult, Provenance
 from pipeline.ports.chunks import PageTask
 from pipeline.ports.documents import OpenDocument, PageImage, TextLayer
-from pipeline.ports.engines import ReadPage, Recogniser
+from pipeline.ports.engines import ReadPage
 
 TEXT_LAYER_READER = EngineIdentity(name="text-layer", revision="1", settings_digest="")
 """What made a page whose text was in the file."""
 RenderedPage = Callable[[int], PageImage | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prepared:
+    """A page that waits for the engine."""
+
+    number: int
+    image: PageImage
+    layer: TextLayer | None
+    """Its own text, that what the engine finds is added to."""
+    spent: timedelta
+
+    @property
+    def pixels(self) -> int:
+        """Return its size."""
+        return self.image.width_px * self.image.height_px
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +41,7 @@ class PageReader:
     """Reads single pages of one document for one attempt at a chunk."""
 
     document: OpenDocument
-    engine: Recogniser
+    engine: EngineIdentity
     is_blank: Callable[[PageImage], bool]
     chunk_id: UUID
     attempt: int
@@ -34,25 +50,45 @@ class PageReader:
     rendered: RenderedPage = field(default=lambda _: None)
     """Gives a page that was rendered ahead, if it was."""
 
-    def read(self, task: PageTask) -> PageResult:
-        """Return the page's result; a page that can't be read ends as failed, with its cause."""
+    def prepare(self, task: PageTask) -> PageResult | Prepared:
+        """Return the page's result, if it needs no engine or can't be rendered; else what the engine is to see."""
         started = time.monotonic()
         try:
-            return self._read(task, started)
+            return self._prepare(task, started)
         except RecognitionFailed as error:
             failure = error
+        return self.failed(task.number, failure, _since(started))
+
+    def recognised(self, page: Prepared, found: ReadPage, spent: timedelta) -> PageResult:
+        """Return the result of a page that the engine has read in that time."""
+        image, lines = page.image, list(found.lines)
+        if page.layer:
+            own = [line for block in page.layer.blocks for line in block.lines]
+            lines = own + [line for line in lines if not _lies_on(line, own)]
+        blocks = order(lines, image.width_px, image.height_px)
+        return self._result(
+            image,
+            PageOutcome.RECOGNISED,
+            page.spent + spent,
+            blocks=blocks,
+            flags=found.flags if blocks else (*found.flags, Flag(name="no_text_found")),
+            angle_deg=found.angle_deg,
+        )
+
+    def failed(self, number: int, failure: RecognitionFailed, spent: timedelta) -> PageResult:
+        """Return the result of a page that can't be read."""
         return PageResult(
-            number=task.number,
+            number=number,
             outcome=PageOutcome.FAILED,
             width_px=0,
             height_px=0,
             dpi=0,
-            provenance=self._provenance(self.engine.identity, started),
+            provenance=self._provenance(self.engine, spent),
             error_code=failure.code,
             error_detail=failure.message,
         )
 
-    def _read(self, task: PageTask, started: float) -> PageResult:
+    def _prepare(self, task: PageTask, started: float) -> PageResult | Prepared:
         match task.page_class:
             case PageClass.UNREADABLE:
                 code = self.document.facts(task.number).error_code or ErrorCode.PAGE_DAMAGED
@@ -65,15 +101,15 @@ class PageReader:
                     width_px=max(1, round(facts.width_pt * facts.dpi / 72)),
                     height_px=max(1, round(facts.height_pt * facts.dpi / 72)),
                     dpi=facts.dpi,
-                    provenance=self._provenance(TEXT_LAYER_READER, started),
+                    provenance=self._provenance(TEXT_LAYER_READER, _since(started)),
                 )
             case PageClass.TEXT_LAYER:
                 layer = self.document.text_layer(task.number)
-                return self._from_text_layer(task, layer, started) if layer.blocks else self._recognise(task, started)
+                return self._from_text_layer(task, layer, started) if layer.blocks else self._rendered(task, started)
             case PageClass.MIXED:
-                return self._recognise(task, started, self.document.text_layer(task.number))
+                return self._rendered(task, started, self.document.text_layer(task.number))
             case PageClass.SCAN:
-                return self._recognise(task, started)
+                return self._rendered(task, started)
             case _:
                 assert_never(task.page_class)
 
@@ -84,58 +120,47 @@ class PageReader:
             width_px=layer.width_px,
             height_px=layer.height_px,
             dpi=layer.dpi,
-            provenance=self._provenance(TEXT_LAYER_READER, started),
+            provenance=self._provenance(TEXT_LAYER_READER, _since(started)),
             blocks=layer.blocks,
         )
 
-    def _recognise(self, task: PageTask, started: float, layer: TextLayer | None = None) -> PageResult:
+    def _rendered(self, task: PageTask, started: float, layer: TextLayer | None = None) -> PageResult | Prepared:
         # A page with a text layer is rendered at the resolution that its lines are placed in.
         dpi = layer.dpi if layer else self.dpi
         image = self.rendered(task.number) or self.document.render(task.number, dpi=dpi)
         if layer is None and self.is_blank(image):
-            return self._result(task, image, PageOutcome.BLANK, started)
-        found = next(iter(self.engine.read([image])))
-        if layer is None:
-            return self._recognised(task, image, found, found.lines, started)
-        own = [line for block in layer.blocks for line in block.lines]
-        added = [line for line in found.lines if not _lies_on(line, own)]
-        return self._recognised(task, image, found, [*own, *added], started)
-
-    def _recognised(
-        self, task: PageTask, image: PageImage, found: ReadPage, lines: Sequence[Line], started: float
-    ) -> PageResult:
-        blocks = order(lines, image.width_px, image.height_px)
-        flags = found.flags if blocks else (*found.flags, Flag(name="no_text_found"))
-        return self._result(
-            task, image, PageOutcome.RECOGNISED, started, blocks=blocks, flags=flags, angle_deg=found.angle_deg
-        )
+            return self._result(image, PageOutcome.BLANK, _since(started))
+        return Prepared(number=task.number, image=image, layer=layer, spent=_since(started))
 
     def _result(
         self,
-        task: PageTask,
         image: PageImage,
         outcome: PageOutcome,
-        started: float,
+        spent: timedelta,
         *,
         blocks: tuple[Block, ...] = (),
         flags: tuple[Flag, ...] = (),
         angle_deg: float = 0.0,
     ) -> PageResult:
         return PageResult(
-            number=task.number,
+            number=image.number,
             outcome=outcome,
             width_px=image.width_px,
             height_px=image.height_px,
             dpi=image.dpi,
-            provenance=self._provenance(self.engine.identity, started),
+            provenance=self._provenance(self.engine, spent),
             angle_deg=angle_deg,
             blocks=blocks,
             flags=flags,
         )
 
-    def _provenance(self, engine: EngineIdentity, started: float) -> Provenance:
-        elapsed_ms = round((time.monotonic() - started) * 1000)
+    def _provenance(self, engine: EngineIdentity, spent: timedelta) -> Provenance:
+        elapsed_ms = round(spent.total_seconds() * 1000)
         return Provenance(engine=engine, chunk_id=self.chunk_id, attempt=self.attempt, elapsed_ms=elapsed_ms)
+
+
+def _since(started: float) -> timedelta:
+    return timedelta(seconds=time.monotonic() - started)
 
 
 def grouped(

@@ -14,7 +14,15 @@ from pipeline.domain.errors import PipelineError, StaleMove, Transient
 from pipeline.domain.retry import AttemptLimits, ChunkDecision, Retry, decide
 from pipeline.domain.states import AttemptOutcome
 from pipeline.ports.chunks import ChunkClaim, ChunkMoves, ClaimedChunk, Hold, Measured, PageEntry
-from pipeline.ports.devices import ChunkEnded, PagesFinished, PageStarted, ReadingDevice, ReadingFailed, Tick
+from pipeline.ports.devices import (
+    BatchLowered,
+    ChunkEnded,
+    PagesFinished,
+    PagesStarted,
+    ReadingDevice,
+    ReadingFailed,
+    Tick,
+)
 
 log = structlog.get_logger()
 _OUTCOME_OF = {
@@ -69,7 +77,7 @@ class _Watch:
     chunk: ClaimedChunk
     measured: Measured = field(default_factory=Measured)
     in_work: int | None = None
-    """The page that the runner is reading."""
+    """The page that the runner is reading, if it is reading one alone."""
     finished: int = 0
     asked_to_stop: Hold | None = None
     renewed: float = field(default_factory=time.monotonic)
@@ -108,8 +116,11 @@ class _Watch:
         with closing(self.step.device.read(self.chunk)) as events:
             for event in events:
                 match event:
-                    case PageStarted(number=number):
-                        self.in_work = number
+                    case PagesStarted(numbers=numbers):
+                        # Of several, none is more suspect than the others.
+                        self.in_work = numbers[0] if len(numbers) == 1 else None
+                    case BatchLowered(bound=bound):
+                        log.warning("batch_lowered", chunk_id=str(self.claim.chunk_id), pages=bound.pages)
                     case PagesFinished(pages=pages):
                         self.in_work = None
                         self._record(pages)

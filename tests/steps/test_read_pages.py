@@ -1,5 +1,6 @@
-"""How one page gets its outcome, over an in-memory document and engine."""
+"""How a page gets its outcome, alone and among others, over an in-memory document and engine."""
 
+import weakref
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -7,11 +8,12 @@ import numpy as np
 import pytest
 
 from pipeline.domain.document import PageClass, PageFacts
-from pipeline.domain.errors import ErrorCode, RecognitionFailed
+from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
 from pipeline.domain.recognition import Block, BlockKind, Flag, Line, PageOutcome
 from pipeline.ports.chunks import PageTask
 from pipeline.ports.documents import PageImage, TextLayer
-from pipeline.ports.engines import ReadPage, Reads
+from pipeline.ports.engines import ONE_PAGE, BatchBound, ReadPage, Reads
+from pipeline.steps.read_chunk import ChunkReader
 from pipeline.steps.read_pages import TEXT_LAYER_READER, PageReader, grouped
 from tests.builders import CHUNK, ENGINE, page
 
@@ -62,6 +64,7 @@ class Engine:
     found: dict[int, list[Line]] = field(default_factory=dict)
     identity = ENGINE
     reads = Reads.PAGE
+    batch = ONE_PAGE
     seen: list[int] = field(default_factory=list)
 
     def warm_up(self):
@@ -73,15 +76,70 @@ class Engine:
             yield ReadPage(number=image.number, lines=tuple(self.found.get(image.number, [])), flags=(), angle_deg=90.0)
 
 
-def reader(document, engine=None, **more):
-    return PageReader(
-        document=document,
-        engine=engine or Engine(),
-        is_blank=lambda image: bool(image.pixels.min() == 255),
-        chunk_id=CHUNK,
-        attempt=3,
-        **more,
-    )
+@dataclass
+class Batcher:
+    """Reads pages together: no more than there is memory for, and not the bad ones."""
+
+    memory: int = 99
+    bad: frozenset[int] = frozenset()
+    identity = ENGINE
+    reads = Reads.BATCH
+    batch = BatchBound(pages=4, pixels=4 * WIDTH * HEIGHT)
+    batches: list[list[int]] = field(default_factory=list)
+
+    def warm_up(self):
+        pass
+
+    def read(self, pages):
+        together = [page.number for page in pages]
+        self.batches.append(together)
+        starved = len(together) > self.memory
+        return map(self.outcome, together, [starved] * len(together))
+
+    def outcome(self, number, starved):
+        if starved:
+            raise RecognitionFailed(ErrorCode.OUT_OF_MEMORY, f"page {number}: no memory")
+        if number in self.bad:
+            raise RecognitionFailed(ErrorCode.ENGINE_FAILED, f"page {number}: can't be read")
+        return ReadPage(number=number, lines=(line(f"page {number}", 100),))
+
+
+class Reader:
+    """Reads a document's pages with an engine, and notes what it says meanwhile."""
+
+    def __init__(self, document, engine=None, *, stop_at=None, **more):
+        engine = engine or Engine()
+        self.begun = []
+        self.lowered = []
+        pages = PageReader(
+            document=document,
+            engine=engine.identity,
+            is_blank=lambda image: bool(image.pixels.min() == 255),
+            chunk_id=CHUNK,
+            attempt=3,
+            **more,
+        )
+        self.chunk = ChunkReader(
+            pages=pages,
+            engine=engine,
+            bound=engine.batch,
+            stopped=lambda: stop_at in self.begun,
+            begun=lambda numbers: self.begun.append(list(numbers)),
+            lowered=self.lowered.append,
+        )
+
+    def read(self, task):
+        [result] = self.chunk.read([task])
+        return result
+
+    def scans(self, count):
+        """Read so many scans; return the outcome of each by its number, in the order in which they came."""
+        results = list(self.chunk.read([task(number, PageClass.SCAN) for number in range(1, count + 1)]))
+        assert len({result.number for result in results}) == len(results)
+        return {result.number: result.outcome for result in results}
+
+
+reader = Reader
 
 
 def task(number, page_class):
@@ -170,6 +228,98 @@ def test_a_memory_error_is_not_a_page_that_failed():
 
     with pytest.raises(MemoryError):
         reader(Document(), Starved()).read(task(1, PageClass.SCAN))
+
+
+RECOGNISED, FAILED, BLANK = PageOutcome.RECOGNISED, PageOutcome.FAILED, PageOutcome.BLANK
+
+
+class TestBatches:
+    def test_as_many_pages_go_together_as_the_engine_takes(self):
+        engine = Batcher()
+        assert Reader(Document(), engine).scans(10) == dict.fromkeys(range(1, 11), RECOGNISED)
+        assert engine.batches == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
+
+    def test_a_batch_is_bounded_by_its_pixels(self):
+        engine = Batcher()
+        engine.batch = BatchBound(pages=4, pixels=2 * WIDTH * HEIGHT)
+        Reader(Document(), engine).scans(5)
+        assert engine.batches == [[1, 2], [3, 4], [5]]
+
+    def test_a_page_larger_than_the_bound_goes_alone(self):
+        engine = Batcher()
+        engine.batch = BatchBound(pages=4, pixels=1)
+        assert Reader(Document(), engine).scans(2) == {1: RECOGNISED, 2: RECOGNISED}
+        assert engine.batches == [[1], [2]]
+
+    def test_pages_that_need_no_engine_do_not_wait_for_a_batch(self):
+        engine = Batcher()
+        outcomes = Reader(Document(blank=frozenset({2}), broken=frozenset({5})), engine).scans(6)
+        assert list(outcomes.items())[:3] == [(2, BLANK), (5, FAILED), (1, RECOGNISED)]
+        assert engine.batches == [[1, 3, 4, 6]]
+
+    def test_a_bad_page_costs_only_itself(self):
+        engine = Batcher(bad=frozenset({3}))
+        outcomes = Reader(Document(), engine).scans(4)
+        assert outcomes == {1: RECOGNISED, 2: RECOGNISED, 4: RECOGNISED, 3: FAILED}
+        assert engine.batches == [[1, 2, 3, 4], [3]]
+
+    def test_it_says_which_pages_are_in_work(self):
+        made = Reader(Document(), Batcher())
+        made.scans(5)
+        assert made.begun == [[1], [2], [3], [4], [1, 2, 3, 4], [5], [5]]
+
+    def test_asked_to_stop_it_begins_no_further_batch(self):
+        engine = Batcher()
+        made = Reader(Document(), engine, stop_at=[1, 2, 3, 4])
+        assert list(made.scans(10)) == [1, 2, 3, 4]
+        assert Reader(Document(), engine, stop_at=[6]).scans(10).keys() == {1, 2, 3, 4}
+
+    def test_an_engine_that_gives_another_page_or_none_is_not_believed(self):
+        class Muddled(Batcher):
+            def read(self, pages):
+                found = list(super().read(pages))
+                return iter(found if len(found) == 1 else [found[1], found[0], *found[2:-1]])
+
+        engine = Muddled()
+        assert Reader(Document(), engine).scans(4) == dict.fromkeys(range(1, 5), RECOGNISED)
+        assert engine.batches == [[1, 2, 3, 4], [1, 2], [1], [2], [4]]
+
+
+class TestOutOfMemory:
+    def test_the_batch_is_halved_until_it_fits_and_stays_so(self):
+        engine = Batcher(memory=1)
+        made = Reader(Document(), engine)
+        assert made.scans(6) == dict.fromkeys(range(1, 7), RECOGNISED)
+        assert engine.batches == [[1, 2, 3, 4], [1, 2], [1], [2], [3], [4], [5], [6]]
+        assert [bound.pages for bound in made.lowered] == [2, 1]
+
+    def test_the_first_size_that_fits_is_kept(self):
+        engine = Batcher(memory=2)
+        Reader(Document(), engine).scans(6)
+        assert engine.batches == [[1, 2, 3, 4], [1, 2], [3, 4], [5, 6]]
+
+    def test_a_page_that_does_not_fit_alone_ends_the_attempt_and_is_the_one_in_work(self):
+        made = Reader(Document(), Batcher(memory=0))
+        with pytest.raises(Transient, match="page 1: no memory") as caught:
+            made.scans(4)
+        assert (caught.value.code, made.begun[-1]) == (ErrorCode.OUT_OF_MEMORY, [1])
+
+    def test_while_a_batch_is_read_again_nothing_holds_on_to_the_failure(self):
+        kept = []
+
+        class Holding(Batcher):
+            def read(self, pages):
+                assert [tensors() for tensors in kept] == [None] * len(kept)
+                tensors = np.zeros(10)
+                kept.append(weakref.ref(tensors))
+                return map(self.outcome_of, [page.number for page in pages], [tensors] * len(pages))
+
+            def outcome_of(self, number, tensors):
+                return self.outcome(number, len(tensors) > 0)
+
+        with pytest.raises(Transient):
+            Reader(Document(), Holding()).scans(4)
+        assert len(kept) == 3
 
 
 def test_finished_pages_are_grouped_by_count_and_by_waiting_time():

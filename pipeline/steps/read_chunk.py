@@ -1,0 +1,113 @@
+"""Read a chunk: what the process that owns the engine does with its pages, in batches as large as the engine takes.
+
+A page that fails among others is read again in a batch of half the size, down to alone: only there is it known to be
+the one at fault. Where memory ran out, later batches stay as small as that.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
+from pipeline.domain.recognition import PageResult
+from pipeline.ports.chunks import PageTask
+from pipeline.ports.engines import BatchBound, ReadPage, Recogniser
+from pipeline.steps.read_pages import PageReader, Prepared
+
+
+@dataclass(slots=True, kw_only=True)
+class ChunkReader:
+    """Reads the pages of one attempt at a chunk."""
+
+    pages: PageReader
+    engine: Recogniser
+    bound: BatchBound
+    """On a batch; lowered when memory runs out."""
+    stopped: Callable[[], bool]
+    """Says at each border between two batches whether to go on."""
+    begun: Callable[[Sequence[int]], None] = lambda _: None
+    """Hears which pages are being worked on from now on."""
+    lowered: Callable[[BatchBound], None] = lambda _: None
+    """Hears that memory ran out, and of the bound from now on."""
+
+    def read(self, tasks: Iterable[PageTask]) -> Iterator[PageResult]:
+        """Yield each page's result, once, until all are done or it is stopped; some may overtake those in a batch.
+
+        Raises: Transient (`out_of_memory`), if there is none for a page alone; MemoryError.
+        """
+        batch: list[Prepared] = []
+        for task in tasks:
+            if self.stopped():
+                return
+            self.begun([task.number])
+            made = self.pages.prepare(task)
+            if isinstance(made, PageResult):
+                yield made
+                continue
+            if batch and sum(page.pixels for page in [*batch, made]) > self.bound.pixels:
+                yield from self._recognised(batch)
+                batch = []
+            batch.append(made)
+            if len(batch) >= self.bound.pages:
+                yield from self._recognised(batch)
+                batch = []
+        yield from self._recognised(batch)
+
+    def _recognised(self, batch: list[Prepared]) -> Iterator[PageResult]:
+        waiting = [batch] if batch else []
+        while waiting and not self.stopped():
+            part = waiting.pop()
+            if len(part) > self.bound.pages:
+                waiting += reversed(_halves(part))
+                continue
+            self.begun([page.number for page in part])
+            started = time.monotonic()
+            outcomes = self._outcomes(part)
+            spent = timedelta(seconds=time.monotonic() - started) / len(part)
+            failed = []
+            for page, outcome in zip(part, outcomes, strict=True):
+                if isinstance(outcome, ReadPage):
+                    yield self.pages.recognised(page, outcome, spent)
+                elif len(part) > 1:
+                    failed.append(page)
+                else:
+                    yield self._failed_alone(page, outcome, spent)
+            if any(_is_starved(outcome) for outcome in outcomes):
+                self._lower(len(part))
+            waiting += reversed(_halves(failed))
+
+    def _outcomes(self, part: Sequence[Prepared]) -> list[ReadPage | RecognitionFailed]:
+        results = iter(self.engine.read([page.image for page in part]))
+        return [_next(results, page.number) for page in part]
+
+    def _failed_alone(self, page: Prepared, failure: RecognitionFailed, spent: timedelta) -> PageResult:
+        if _is_starved(failure):
+            # Not the page's outcome: in a new process, or on another device, there may be enough.
+            raise Transient(ErrorCode.OUT_OF_MEMORY, failure.message)
+        return self.pages.failed(page.number, failure, spent)
+
+    def _lower(self, pages: int) -> None:
+        self.bound = self.bound.at_most(pages).halved()
+        self.lowered(self.bound)
+
+
+def _next(results: Iterator[ReadPage], number: int) -> ReadPage | RecognitionFailed:
+    """Return the next page, or why there is none; no traceback leaves the frame, as it would keep tensors alive."""
+    try:
+        found = next(results, None)
+    except RecognitionFailed as error:
+        return RecognitionFailed(error.code, error.message)
+    if found is None or found.number != number:
+        said = "nothing" if found is None else f"page {found.number}"
+        return RecognitionFailed(ErrorCode.ENGINE_FAILED, f"the engine gave {said} for page {number}")
+    return found
+
+
+def _is_starved(outcome: ReadPage | RecognitionFailed) -> bool:
+    return isinstance(outcome, RecognitionFailed) and outcome.code is ErrorCode.OUT_OF_MEMORY
+
+
+def _halves(pages: list[Prepared]) -> list[list[Prepared]]:
+    middle = (len(pages) + 1) // 2
+    return [half for half in (pages[:middle], pages[middle:]) if half]
