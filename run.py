@@ -4,8 +4,9 @@
     python3 run.py COMMAND ...          the command `muniment COMMAND ...`
     python3 run.py test [ARGUMENT ...]  the tests, with arguments for pytest
 
-The first start makes `.venv` beside this file and installs the project into it; later ones hand over at once. What it
-has to say goes to stderr, so that stdout is the command's alone. It uses the standard library only.
+The first start makes `.venv` beside this file and installs the project into it; later ones hand over at once. Further
+extras that `MUNIMENT_EXTRAS` names, e.g. `torch`, are installed too, and stay. What it has to say goes to stderr, so
+that stdout is the command's alone. It uses the standard library only.
 """
 
 import fcntl
@@ -32,6 +33,7 @@ BASE = getattr(sys, "_base_executable", None) or sys.executable
 
 RUN_EXTRAS = {"embedded", "cpu"}
 TEST_EXTRAS = {"dev"}
+NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 
 
 class InstallFailed(Exception):
@@ -41,7 +43,7 @@ class InstallFailed(Exception):
 def main(arguments: list[str]) -> None:
     """Install what is missing, then become the command."""
     testing = arguments[:1] == ["test"]
-    wanted = RUN_EXTRAS | TEST_EXTRAS if testing else RUN_EXTRAS
+    wanted = RUN_EXTRAS | (TEST_EXTRAS if testing else set()) | extras_asked_for()
     if not is_installed(wanted):
         try:
             with alone():
@@ -55,6 +57,11 @@ def main(arguments: list[str]) -> None:
         os.chdir(ROOT)
         become(PYTHON, "-m", "pytest", *in_parallel(arguments[1:]), *arguments[1:])
     become(VENV / "bin" / "muniment", *arguments)
+
+
+def extras_asked_for() -> set[str]:
+    """Return the further extras that the environment names."""
+    return {name.strip() for name in os.environ.get("MUNIMENT_EXTRAS", "").split(",")} - {""}
 
 
 def become(program: Path, *arguments: str) -> None:
@@ -136,8 +143,10 @@ def install(extras: set[str]) -> None:
         make_environment(uv)
     say("installing Muniment and what it needs; this takes a minute or two, once")
     target = f"{ROOT}[{','.join(sorted(extras))}]"
-    if not (uv and run(uv, "pip", "install", "--quiet", "--python", PYTHON, "--editable", target)):
-        install_with_pip(target)
+    # uv chooses the build of torch that fits the machine by itself; pip has to be watched.
+    torch_backend = ["--torch-backend", "auto"] if "torch" in extras else []
+    if not (uv and run(uv, "pip", "install", "--quiet", "--python", PYTHON, *torch_backend, "--editable", target)):
+        install_with_pip(target, has_torch="torch" in extras)
     unfinished = STAMP.with_suffix(".new")
     unfinished.write_text(json.dumps({**fingerprint(), "extras": sorted(extras)}))
     unfinished.replace(STAMP)
@@ -173,9 +182,9 @@ def make_environment(uv: str | None) -> None:
         raise InstallFailed(f"this Python can't make virtual environments; on Debian or Ubuntu: {apt_line()}")
 
 
-def install_with_pip(target: str) -> None:
+def install_with_pip(target: str, *, has_torch: bool) -> None:
     """Install the project with the environment's own pip, the machine's, one from ensurepip, or a fetched one."""
-    options = ["install", "-qq", "--disable-pip-version-check", "--no-input", "--editable", target]
+    options = ["install", "-qq", "--disable-pip-version-check", "--no-input"]
     own = [str(PYTHON), "-m", "pip"]
     of_machine = [BASE, "-m", "pip", "--python", str(PYTHON)]  # pip 22.3 and later
     if run(*own, "--version", quiet=True):
@@ -186,8 +195,27 @@ def install_with_pip(target: str) -> None:
         pip = own
     else:
         pip = [str(PYTHON), f"{fetch_pip()}/pip"]
-    if not run(*pip, *options):
+    if has_torch and not NVIDIA_DRIVER.exists():
+        refuse_torch_for_cards([*pip, *options])
+    if not run(*pip, *options, "--editable", target):
         raise InstallFailed("pip could not install the project (see above); the next start tries again")
+
+
+def refuse_torch_for_cards(pip_install: list[str]) -> None:
+    """Keep pip from fetching gigabytes that a machine without a card can't use: it takes what its index has."""
+    import tomllib  # noqa: PLC0415 - as in `fetch_pip`
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    [torch] = [requirement for requirement in extras["torch"] if requirement.startswith("torch>")]
+    asked = subprocess.run([*pip_install, "--dry-run", "--report", "-", torch], stdout=subprocess.PIPE, check=False)
+    if asked.returncode:
+        raise InstallFailed(f"pip finds no {torch} (see above)")
+    names = [found["metadata"]["name"] for found in json.loads(asked.stdout)["install"]]
+    if for_cards := [name for name in names if name.startswith(("nvidia-", "cuda-"))]:
+        raise InstallFailed(
+            f"pip's index has torch for NVIDIA cards only (with {', '.join(for_cards[:3])}, ...: several GB), and this "
+            "machine has none.\nPut uv on PATH, or install a CPU build of torch into .venv first; docs/gpu.md says how"
+        )
 
 
 def fetch_pip() -> Path:

@@ -6,6 +6,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ version = "1"
 embedded = []
 cpu = []
 dev = []
+torch = ["torch>=2.9"]
 """
 
 # Writes a wheel by hand: a command that tells how it was called, and a stand-in for pytest.
@@ -54,7 +56,8 @@ def build_editable(folder, config_settings=None, metadata_directory=None):
         "muniment_command.py": COMMAND,
         "pytest.py": PYTEST,
         info + "METADATA": "Metadata-Version: 2.1\\nName: muniment\\nVersion: 1\\n"
-        "Provides-Extra: embedded\\nProvides-Extra: cpu\\nProvides-Extra: dev\\n",
+        "Provides-Extra: embedded\\nProvides-Extra: cpu\\nProvides-Extra: dev\\nProvides-Extra: torch\\n"
+        "Requires-Dist: torch>=2.9; extra == 'torch'\\n",
         info + "WHEEL": "Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
         info + "entry_points.txt": "[console_scripts]\\nmuniment = muniment_command:main\\n",
     }
@@ -231,3 +234,47 @@ def test_pip_is_used_where_uv_fails(clone: Clone, tmp_path: Path) -> None:
     made = clone.run("status", PATH=f"{tmp_path}:/usr/bin:/bin")
     assert made.out == "command|status|/\n", made.err
     assert (tmp_path / "asked").read_text().startswith("pip install")
+
+
+def make_wheel(index: Path, name: str, *needs: str) -> None:
+    """Put an empty package into a folder that serves as pip's index."""
+    info = f"{name.replace('-', '_')}-2.9.dist-info/"
+    files = {
+        info + "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 2.9\n"
+        + "".join(f"Requires-Dist: {need}\n" for need in needs),
+        info + "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        info + "RECORD": "",
+    }
+    index.mkdir(exist_ok=True)
+    with zipfile.ZipFile(index / f"{name.replace('-', '_')}-2.9-py3-none-any.whl", "w") as wheel:
+        for path, text in files.items():
+            wheel.writestr(path, text)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    return tmp_path / "index"
+
+
+def with_torch(clone: Clone, index: Path) -> Any:
+    return clone.run("status", MUNIMENT_EXTRAS="torch", PIP_NO_INDEX="1", PIP_FIND_LINKS=str(index))
+
+
+def test_further_extras_are_installed_when_asked_for(clone: Clone, index: Path) -> None:
+    make_wheel(index, "torch")
+    made = with_torch(clone, index)
+    assert made.out == "command|status|/\n", made.err
+    assert clone.extras == ["cpu", "embedded", "torch"]
+    assert list(clone.folder.glob(".venv/lib/*/site-packages/torch-2.9.dist-info"))
+
+
+@pytest.mark.skipif(Path("/proc/driver/nvidia/version").exists(), reason="this machine has a card")
+def test_a_machine_without_a_card_is_spared_the_build_of_torch_for_cards(clone: Clone, index: Path) -> None:
+    make_wheel(index, "torch", "nvidia-cublas")
+    make_wheel(index, "nvidia-cublas")
+    refused = with_torch(clone, index)
+    assert refused.returncode == 1
+    assert "for NVIDIA cards only (with nvidia-cublas, ...: several GB), and this machine has none" in refused.err
+    assert "docs/gpu.md" in refused.err
+    assert not list(clone.folder.glob(".venv/lib/*/site-packages/*-2.9.dist-info"))
+    assert clone.run("status").out == "command|status|/\n"

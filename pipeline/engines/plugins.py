@@ -28,7 +28,8 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _no_options(options: EngineOptions) -> None:
+def no_options(options: EngineOptions) -> None:
+    """Refuse any. Raises: ValueError."""
     if options:
         raise ValueError(f"it takes no options, got {', '.join(options)}")
 
@@ -44,14 +45,14 @@ def _rapidocr_problem(_options: EngineOptions) -> str | None:
 def _rapidocr(options: EngineOptions) -> Recogniser:
     from pipeline.engines.rapidocr import RapidOcrEngine
 
-    _no_options(options)
+    no_options(options)
     return RapidOcrEngine()
 
 
 def _simulated(options: EngineOptions) -> Recogniser:
     from pipeline.engines.simulated import SimulatedEngine, Simulation
 
-    _no_options(options)
+    no_options(options)
     return SimulatedEngine(Simulation.from_environment())
 
 

@@ -1,0 +1,73 @@
+"""The engines in torch, as the entry points of `pyproject.toml` name them. Torch is imported when one is made."""
+
+import os
+from pathlib import Path
+
+from pipeline.engines.plugins import absent, weights_problem
+from pipeline.engines.ppocr.weights import REVISION
+from pipeline.ports.engines import BatchBound, EngineOptions, EnginePlugin, Reads, Recogniser
+
+
+def _torch_problem() -> str | None:
+    if missing := absent("torch", "transformers", "onnx", "cv2"):
+        return f"{', '.join(missing)} not installed: pip install 'muniment[torch]', see docs/gpu.md"
+    return None
+
+
+def _stay_offline() -> None:
+    """Keep transformers from asking a hub; it looks when it is imported."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+
+
+def _batch_of(options: EngineOptions) -> BatchBound | None:
+    """Return the bound on a batch that the options `batch_pages` and `batch_pixels` give. Raises: ValueError."""
+    if unknown := set(options) - {"batch_pages", "batch_pixels"}:
+        raise ValueError(f"it has no options {', '.join(sorted(unknown))}; it has batch_pages, batch_pixels")
+    if not options:
+        return None
+    return BatchBound(pages=int(options.get("batch_pages", 1)), pixels=int(options.get("batch_pixels", 10**9)))
+
+
+def _ppocr_torch(options: EngineOptions) -> Recogniser:
+    _stay_offline()
+    from workers.engines.ppocr_torch import PpocrTorchEngine
+
+    return PpocrTorchEngine(batch=_batch_of(options))
+
+
+def _transformers_problem(options: EngineOptions) -> str | None:
+    if problem := _torch_problem() or weights_problem():
+        return problem
+    if not options.get("model"):
+        return "no model: set its option `model` to the folder of one (devices.engine_options)"
+    if not (Path(options["model"]) / "config.json").is_file():
+        return f"{options['model']} is not the folder of a model: it has no config.json"
+    return None
+
+
+def _transformers(options: EngineOptions) -> Recogniser:
+    _stay_offline()
+    from workers.engines.line_generator import LineGeneratorEngine, LineGeneratorOptions
+
+    return LineGeneratorEngine(LineGeneratorOptions.model_validate(options))
+
+
+PPOCR_TORCH = EnginePlugin(
+    name="ppocr-torch",
+    reads=Reads.BATCH,
+    runs_on=("cpu", "cuda"),
+    needs="extra torch, which brings the weights",
+    revision=REVISION,
+    missing=lambda _options: _torch_problem() or weights_problem(),
+    create=_ppocr_torch,
+)
+TRANSFORMERS = EnginePlugin(
+    name="transformers",
+    reads=Reads.BATCH,
+    runs_on=("cpu", "cuda"),
+    needs="extra torch, and the folder of a model that reads single lines, such as TrOCR (option model)",
+    revision="the hash of the model's files",
+    missing=_transformers_problem,
+    create=_transformers,
+)

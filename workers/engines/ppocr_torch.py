@@ -1,0 +1,116 @@
+"""`ppocr-torch`: the networks of the CPU engine in torch, so that they run on accelerators, several pages at once.
+
+All around the networks is shared with the CPU engine (`pipeline/engines/ppocr`), so both read alike.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import version
+
+import cv2
+import torch
+from torch import nn
+
+from pipeline.domain.errors import RecognitionFailed
+from pipeline.domain.recognition import EngineIdentity
+from pipeline.engines.ppocr.pages import check, read_pages, settings_digest
+from pipeline.engines.ppocr.runtime import Answer, Best, FloatArray, Net, Nets
+from pipeline.engines.ppocr.weights import REVISION, Weights, installed_folder, verified_weights
+from pipeline.ports.documents import PageImage
+from pipeline.ports.engines import BatchBound, ReadPage, Reads
+from workers.engines.device import NAMES, precision_of, this_device
+from workers.engines.ppocr_weights import detector, recogniser
+
+NAME = "ppocr-torch"
+ON_CPU = BatchBound(pages=2, pixels=16_000_000)
+"""More gain nothing on one thread, and finished pages should be put away soon."""
+ON_ACCELERATOR = BatchBound(pages=16, pixels=128_000_000)
+"""A4 pages at 200 dpi have 4 million pixels, 12 MB; the networks see at most 2 million of each."""
+MOST_PIXELS = 8_000_000
+"""Of what goes through a network at once: four pages as the detector sees them, or 200 long lines."""
+
+
+class PpocrTorchEngine:
+    """Reads Chinese, English and other Latin print. One per process; not safe between threads."""
+
+    def __init__(
+        self,
+        *,
+        device: torch.device | None = None,
+        precision: torch.dtype | None = None,
+        batch: BatchBound | None = None,
+    ) -> None:
+        """Args: device and precision are by default what this process was given and what is fast there."""
+        self._device = device or this_device()
+        self._batch = batch or (ON_CPU if self._device.type == "cpu" else ON_ACCELERATOR)
+        self._precision = precision or precision_of(self._device)
+        self._nets: Nets | None = None
+
+    @property
+    def reads(self) -> Reads:
+        """Return that it takes several pages at once."""
+        return Reads.BATCH
+
+    @property
+    def batch(self) -> BatchBound:
+        """Return what it was told, else what fits."""
+        return self._batch
+
+    @property
+    def identity(self) -> EngineIdentity:
+        """Return what it is, with what computes it."""
+        runtime = f"torch-{version('torch')}-{self._device.type}-{NAMES[self._precision]}"
+        return EngineIdentity(name=NAME, revision=f"{REVISION}-{runtime}", settings_digest=settings_digest())
+
+    def warm_up(self) -> None:
+        """Load the networks and read a page of the usual size; calling twice is safe.
+
+        Raises: Transient (`engine_unavailable`).
+        """
+        self._load()
+
+    def read(self, pages: Iterable[PageImage]) -> Iterator[ReadPage]:
+        """Yield the lines of pages that are read together; after one that failed, the iterator goes on with the next.
+
+        Raises: RecognitionFailed (`engine_failed`, `out_of_memory`), which holds on to no pixels and no tensors.
+        """
+        together = list(pages)
+        numbers = [page.number for page in together]
+        found = read_pages(together, self._load(), most_pixels=MOST_PIXELS)
+        together.clear()
+        return map(given, numbers, found)
+
+    def _load(self) -> Nets:
+        if self._nets is None:
+            cv2.setNumThreads(1)
+            weights = verified_weights(installed_folder())
+            self._nets = loaded_nets(weights, self._device, self._precision)
+            check(self._nets, most_pixels=MOST_PIXELS)
+        return self._nets
+
+
+def given(number: int, found: ReadPage | RecognitionFailed) -> ReadPage:
+    """Return a page that was read, or raise its failure with its number. Raises: RecognitionFailed."""
+    if isinstance(found, RecognitionFailed):
+        raise RecognitionFailed(found.code, f"page {number}: {found.message}")
+    return found
+
+
+def loaded_nets(weights: Weights, device: torch.device, precision: torch.dtype) -> Nets:
+    """Load both networks onto a device."""
+    reading, alphabet = recogniser(weights.recogniser)
+    networks: dict[Net, nn.Module] = {Net.DETECTOR: detector(weights.detector), Net.RECOGNISER: reading}
+    for network in networks.values():
+        network.to(device, precision)
+
+    @torch.inference_mode()
+    def run(net: Net, batch: FloatArray) -> Sequence[Answer]:
+        output = networks[net](torch.from_numpy(batch).to(device, precision)).last_hidden_state
+        if net is Net.DETECTOR:
+            return list(output[:, 0].float().cpu().numpy())
+        # Chosen on the device: all probabilities of a line are 75 kB a step, of 18,710 characters.
+        scores, labels = output.float().max(dim=2)
+        return [
+            Best(labels=own, scores=sure) for own, sure in zip(labels.cpu().numpy(), scores.cpu().numpy(), strict=True)
+        ]
+
+    return Nets(run=run, alphabet=alphabet, precision=NAMES[precision])
