@@ -7,13 +7,13 @@ import weakref
 import numpy as np
 import pytest
 
-from pipeline.domain.errors import ErrorCode, RecognitionFailed
+from pipeline.domain.errors import ErrorCode, PipelineError, RecognitionFailed
 from pipeline.engines.plugins import absent
 from pipeline.engines.ppocr.runtime import Runtime
 from pipeline.engines.rapidocr import RapidOcrEngine
 from pipeline.engines.registry import check, create
 from pipeline.ports.documents import PageImage
-from pipeline.ports.engines import ReadPage, Reads, Recogniser
+from pipeline.ports.engines import BatchBound, ReadPage, Reads, Recogniser
 from tests.pages import ROOT, SAMPLE, image, paper, rendered, shared, with_text
 
 if missing := absent("torch", "transformers", "onnx"):
@@ -133,9 +133,16 @@ def test_nothing_but_the_process_that_reads_imports_torch() -> None:
         "import sys; import workers.child, workers.runner, workers.launcher;"
         "from pipeline.engines.registry import offers;"
         "assert [offer.name for offer in offers({}) if offer.name == 'ppocr-torch' and offer.problem is None];"
-        "sys.exit(', '.join({'torch', 'transformers'} & set(sys.modules)))"
+        "sys.exit(', '.join({'torch', 'transformers'} & set(sys.modules)) or 0)"
     )
     subprocess.run([sys.executable, "-c", look], check=True, cwd=ROOT, timeout=120)
+
+
+def test_options_bound_its_batches() -> None:
+    usual = create("ppocr-torch", {}).batch
+    assert create("ppocr-torch", {"batch_pages": "7"}).batch == BatchBound(pages=7, pixels=usual.pixels)
+    with pytest.raises(PipelineError, match="it has no options beads; it has batch_pages, batch_pixels"):
+        create("ppocr-torch", {"beads": 3})
 
 
 @pytest.mark.gpu
@@ -154,8 +161,6 @@ def test_an_accelerator_in_half_precision_reads_what_the_cpu_reads(reference: Ra
 
 
 def test_without_torch_it_is_listed_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipeline.domain.errors import PipelineError
-
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(PipelineError, match=r"torch not installed: pip install 'muniment\[torch\]', see docs/gpu.md"):
         check("ppocr-torch", {})

@@ -1,8 +1,11 @@
 """Which device the engines of this process compute on, and in what precision."""
 
 import os
+from collections.abc import Iterable
 
 import torch
+
+from pipeline.domain.errors import ErrorCode, RecognitionFailed
 
 NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
@@ -25,3 +28,11 @@ def precision_of(device: torch.device) -> torch.dtype:
     if device.type != "cuda":
         return torch.float32
     return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+
+
+def give_back(device: torch.device, outcomes: Iterable[object]) -> None:
+    """Return what torch keeps of freed memory to the device, if one of the outcomes is that there was too little."""
+    if device.type == "cuda" and any(
+        isinstance(outcome, RecognitionFailed) and outcome.code is ErrorCode.OUT_OF_MEMORY for outcome in outcomes
+    ):
+        torch.cuda.empty_cache()

@@ -25,7 +25,7 @@ from pipeline.engines.ppocr.runtime import FloatArray, Nets
 from pipeline.engines.ppocr.weights import installed_folder, verified_weights
 from pipeline.ports.documents import PageImage, Pixels
 from pipeline.ports.engines import BatchBound, ReadPage, Reads
-from workers.engines.device import NAMES, precision_of, this_device
+from workers.engines.device import NAMES, give_back, precision_of, this_device
 from workers.engines.ppocr_torch import MOST_PIXELS, given, loaded_nets
 
 NAME = "transformers"
@@ -94,6 +94,7 @@ class LineGeneratorEngine:
         numbers = [page.number for page in together]
         found = self._found(together)
         together.clear()
+        give_back(self._device, found)
         return map(given, numbers, found)
 
     def _found(self, pages: Sequence[PageImage]) -> Sequence[ReadPage | RecognitionFailed]:
@@ -158,9 +159,9 @@ class _Loaded:
         tokens = self._model.generate(pixel_values=pictures, do_sample=False, logits_processor=[sure], **limit)
         new = tokens[:, -len(sure.steps) :]
         texts = self._processor.batch_decode(new, skip_special_tokens=True)
-        config = self._model.generation_config
-        ends = (new == config.eos_token_id).cumsum(dim=1)
-        counted = (ends - (new == config.eos_token_id).long()) == 0  # up to the first end, itself included
+        is_end = torch.isin(new, torch.as_tensor(self._model.generation_config.eos_token_id, device=new.device))
+        ends = is_end.cumsum(dim=1)
+        counted = (ends - is_end.long()) == 0  # up to the first end, itself included
         confidence = (torch.stack(sure.steps, dim=1) * counted).sum(dim=1) / counted.sum(dim=1)
         return [
             Generated(text=text.strip(), confidence=float(share), is_whole=bool(end))

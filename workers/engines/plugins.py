@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipeline.engines.plugins import absent, weights_problem
 from pipeline.engines.ppocr.weights import REVISION
-from pipeline.ports.engines import BatchBound, EngineOptions, EnginePlugin, Reads, Recogniser
+from pipeline.ports.engines import EngineOptions, EnginePlugin, Reads, Recogniser
 
 
 def _torch_problem() -> str | None:
@@ -20,20 +20,18 @@ def _stay_offline() -> None:
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 
-def _batch_of(options: EngineOptions) -> BatchBound | None:
-    """Return the bound on a batch that the options `batch_pages` and `batch_pixels` give. Raises: ValueError."""
+def _bounds(options: EngineOptions) -> dict[str, int]:
+    """Return the options that bound a batch as numbers. Raises: ValueError."""
     if unknown := set(options) - {"batch_pages", "batch_pixels"}:
         raise ValueError(f"it has no options {', '.join(sorted(unknown))}; it has batch_pages, batch_pixels")
-    if not options:
-        return None
-    return BatchBound(pages=int(options.get("batch_pages", 1)), pixels=int(options.get("batch_pixels", 10**9)))
+    return {name: int(value) for name, value in options.items()}
 
 
 def _ppocr_torch(options: EngineOptions) -> Recogniser:
     _stay_offline()
     from workers.engines.ppocr_torch import PpocrTorchEngine
 
-    return PpocrTorchEngine(batch=_batch_of(options))
+    return PpocrTorchEngine(**_bounds(options))
 
 
 def _transformers_problem(options: EngineOptions) -> str | None:

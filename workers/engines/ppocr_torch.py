@@ -17,7 +17,7 @@ from pipeline.engines.ppocr.runtime import Answer, Best, FloatArray, Net, Nets
 from pipeline.engines.ppocr.weights import REVISION, Weights, installed_folder, verified_weights
 from pipeline.ports.documents import PageImage
 from pipeline.ports.engines import BatchBound, ReadPage, Reads
-from workers.engines.device import NAMES, precision_of, this_device
+from workers.engines.device import NAMES, give_back, precision_of, this_device
 from workers.engines.ppocr_weights import detector, recogniser
 
 NAME = "ppocr-torch"
@@ -37,11 +37,13 @@ class PpocrTorchEngine:
         *,
         device: torch.device | None = None,
         precision: torch.dtype | None = None,
-        batch: BatchBound | None = None,
+        batch_pages: int | None = None,
+        batch_pixels: int | None = None,
     ) -> None:
         """Args: device and precision are by default what this process was given and what is fast there."""
         self._device = device or this_device()
-        self._batch = batch or (ON_CPU if self._device.type == "cpu" else ON_ACCELERATOR)
+        usual = ON_CPU if self._device.type == "cpu" else ON_ACCELERATOR
+        self._batch = BatchBound(pages=batch_pages or usual.pages, pixels=batch_pixels or usual.pixels)
         self._precision = precision or precision_of(self._device)
         self._nets: Nets | None = None
 
@@ -77,6 +79,7 @@ class PpocrTorchEngine:
         numbers = [page.number for page in together]
         found = read_pages(together, self._load(), most_pixels=MOST_PIXELS)
         together.clear()
+        give_back(self._device, found)
         return map(given, numbers, found)
 
     def _load(self) -> Nets:
