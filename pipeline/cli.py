@@ -24,7 +24,7 @@ _COMMANDS = {
     "retry": ("control", "Begin ended jobs again; pages that have a result keep it."),
     "tenants": ("control", "List tenants, or set what one may have."),
     "devices": ("devices", "Show devices; `drain` and `resume` them."),
-    "engines": ("engines", "List the engines, and whether each can run here."),
+    "engines": ("engines", "List the engines and what they need."),
     "doctor": ("doctor", "Check this installation and say what to do."),
     "chaos": ("chaos", "Break a stack of its own here, and see that nothing is lost."),
     "db": ("database", "Manage the database's schema."),
