@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.embedded.state import read_state
+from pipeline.engines.plugins import absent
+from tests.pages import SAMPLE
 from tests.system import QUICK, ROOT, scan
 from tests.waiting import eventually
 
@@ -74,6 +76,21 @@ def test_a_folder_of_documents_good_and_bad(environment, home, tmp_path):
     assert {folder.name for folder in out.iterdir()} == {"letter.pdf", "letter.pdf-2"}
     assert read_state(home) is None
     eventually(lambda: processes_of(home) == [])
+
+
+@pytest.mark.skipif(bool(absent("torch", "transformers", "onnx")), reason="the extra `torch` is not installed")
+def test_the_engine_in_torch_reads_the_text_that_the_default_engine_reads(environment, tmp_path):
+    environment["MUNIMENT_DEVICES__CPU_SLOTS"] = "1"
+    texts = {}
+    for engine in ("rapidocr", "ppocr-torch"):
+        ended = muniment(environment, "run", SAMPLE, "--engine", engine, "--out", tmp_path / engine, "--json")
+        assert ended.returncode == 0, ended.stderr
+        outputs = json.loads(ended.stdout)["outputs"]
+        pages = json.loads(Path(outputs["json"]).read_text())["pages"]
+        assert {page["engine"]["name"] for page in pages} == {engine}
+        texts[engine] = Path(outputs["text"]).read_text()
+    assert texts["ppocr-torch"] == texts["rapidocr"]
+    assert len(texts["rapidocr"].split()) > 50
 
 
 def test_ctrl_c_cancels_the_jobs_and_leaves_nothing_running(environment, home, tmp_path):
