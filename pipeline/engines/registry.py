@@ -24,14 +24,15 @@ class Offer:
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all engines, able to run here or not."""
-    return tuple(sorted(_offered()))
+    """Return the names of all engines, able to run here or not. Raises: PipelineError, if the installation has none."""
+    return tuple(_offered())
 
 
 def offers(options: Mapping[str, EngineOptions]) -> list[Offer]:
     """Return all engines with what keeps each from running here; a plugin that can't be loaded is no failure.
 
     Args: options of the engines by name, from the settings.
+    Raises: PipelineError (`engine_unavailable`), if the installation has none.
     """
     return [_offer(name, options.get(name, {})) for name in names()]
 
@@ -39,7 +40,7 @@ def offers(options: Mapping[str, EngineOptions]) -> list[Offer]:
 def find(name: str) -> EnginePlugin:
     """Return an engine's plugin. Raises: PipelineError (`engine_unavailable`), if there is none that can be loaded."""
     if name not in (offered := _offered()):
-        raise _unavailable(f"there is no engine {name}; there are {', '.join(names())}")
+        raise _unavailable(f"there is no engine {name}; there are {', '.join(offered)}")
     try:
         plugin = offered[name].load()
     except Exception as error:  # other people's code
@@ -71,7 +72,11 @@ def create(name: str, options: EngineOptions) -> Recogniser:
 
 
 def _offered() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    offered = {entry.name: entry for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name)}
+    if not offered:
+        # They are written down when a package is installed; an editable one may be older than the code it points to.
+        raise _unavailable("this installation names no engines: install it again, as `python3 run.py` does by itself")
+    return offered
 
 
 def _offer(name: str, options: EngineOptions) -> Offer:

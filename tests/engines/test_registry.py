@@ -57,6 +57,13 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     assert all(name in caught.value.message for name in names())
 
 
+def test_an_installation_older_than_its_code_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])  # where no installed package is found
+    with pytest.raises(PipelineError, match="names no engines: install it again") as caught:
+        create("rapidocr", {})
+    assert caught.value.code is ErrorCode.ENGINE_UNAVAILABLE
+
+
 def test_an_engine_of_another_package_is_one_of_ours(their_package: str) -> None:
     assert find(their_package).needs == "beads"
     assert isinstance(create(their_package, {"beads": "3"}), SimulatedEngine)
