@@ -82,6 +82,14 @@ class Rows:
     def retry(self, job_ids, **again):
         return self.control.retry(job_ids, Again(**again))
 
+    def hold_device(self):
+        """Let the device that chunks are claimed for be live."""
+        self.sql(
+            "INSERT INTO device (id, host, name, kind, lanes, lease_owner, lease_until)"
+            " VALUES (:id, 'here', 'cpu:0', 'cpu', '[\"cpu\"]', 'owner', clock_timestamp() + interval '1 hour')",
+            id=DEVICE,
+        )
+
     # --- drives
 
     def submitted(self, **more):

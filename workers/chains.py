@@ -46,7 +46,7 @@ class CeleryChains:
         queue_of = {Step.RENDER: "render", Step.RECOGNISE: str(due.lane)}
         signatures = [
             self._signature(step, due.job_id, due.attempt, queue_of[step], chunk_id=due.chunk_id).set(
-                priority=_FIRST if due.is_express else _IN_TURN
+                priority=_FIRST if due.is_short else _IN_TURN
             )
             for step in steps
         ]

@@ -3,6 +3,7 @@
 However long the backlog is, one admission reads about as many rows as the window has room for, from every tenant.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ _CHUNKS_IN_FLIGHT = text("""
 # The order is the index's and no more: to sort jobs of the same moment, a whole batch would have to be read and locked.
 _READY_CHUNKS = """
     SELECT tenant.name AS tenant, due.* FROM tenant CROSS JOIN LATERAL (
-        SELECT ready.*, job.priority, job.created_at AS since FROM job CROSS JOIN LATERAL (
+        SELECT ready.*, job.priority, job.created_at AS since, job.is_short FROM job CROSS JOIN LATERAL (
             SELECT chunk.id, chunk.job_id, chunk.attempt, chunk.ordinal, chunk.cost_ms FROM chunk
             WHERE chunk.job_id = job.id AND chunk.state = 'ready' AND chunk.lane = :lane
                 AND (chunk.not_before IS NULL OR chunk.not_before <= clock_timestamp())
@@ -61,6 +62,20 @@ _READY_CHUNKS = """
 """
 _DUE_CHUNKS = text(_READY_CHUNKS)
 _DUE_SHORT = text(_READY_CHUNKS.replace("job.state = 'running'", "job.state = 'running' AND job.is_short"))
+
+# Of a chunk that was read in part, as after a retry, that part of its cost counts.
+_PACE = text("""
+    SELECT 1000 * extract(epoch FROM sum(recent.ended_at - recent.started_at)) / sum(recent.cost_ms)
+    FROM device CROSS JOIN LATERAL (
+        SELECT attempt.started_at, attempt.ended_at,
+            chunk.cost_ms * attempt.pages_done::float8 / (chunk.last_page - chunk.first_page + 1) AS cost_ms
+        FROM chunk_attempt AS attempt JOIN chunk ON chunk.id = attempt.chunk_id
+        WHERE attempt.device_id = device.id AND chunk.lane = :lane ORDER BY attempt.started_at DESC LIMIT 8
+    ) AS recent
+    WHERE device.lease_until > clock_timestamp() AND recent.ended_at IS NOT NULL AND recent.cost_ms > 0
+""")
+_PACE_BOUNDS = (0.1, 1000.0)
+_PACE_HOLDS_S = 5.0
 
 _SHARES = text("""
     SELECT name, weight, started, finished FROM tenant LEFT JOIN turn ON turn.tenant = name AND queue = :queue
@@ -86,6 +101,8 @@ class PostgresAdmissions:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._paces: dict[Lane, tuple[float, float]] = {}
+        """When each was asked for, and what it was."""
 
     def take_jobs(self, window: Window) -> list[DueJob]:
         """Mark due jobs as sent, as many as the window has room for, and return them, best first."""
@@ -116,7 +133,19 @@ class PostgresAdmissions:
                     .where(Chunk.id.in_([row.id for row in chosen]))
                     .values(state=ChunkState.ADMITTED, dispatched_at=NOW, is_express=express)
                 )
-        return [due_chunk(row, lane, is_express=express) for row in chosen]
+        return [due_chunk(row, lane, is_short=row.is_short) for row in chosen]
+
+    def pace(self, lane: Lane) -> float:
+        """Return how many times longer than estimated the lane's chunks took lately; asked anew every five seconds."""
+        asked, pace = self._paces.get(lane, (-_PACE_HOLDS_S, 1.0))
+        now = time.monotonic()
+        if now - asked >= _PACE_HOLDS_S:
+            with transaction(self._engine) as connection:
+                found = connection.execute(_PACE, {"lane": lane}).scalar_one()
+            least, most = _PACE_BOUNDS
+            pace = 1.0 if found is None else min(most, max(least, found))
+            self._paces[lane] = now, pace
+        return pace
 
     def unsent(self, jobs: Sequence[DueJob], chunks: Sequence[DueChunk]) -> None:
         """Take marks back, because the broker did not take the messages."""
@@ -186,10 +215,10 @@ def _by_tenant(rows: Iterable[Row[Any]]) -> dict[str, list[Waiting[Row[Any]]]]:
     return waiting
 
 
-def due_chunk(row: Any, lane: Lane, *, is_express: bool = False) -> DueChunk:
+def due_chunk(row: Any, lane: Lane, *, is_short: bool = False) -> DueChunk:
     """Return what is sent for a chunk's row."""
     return DueChunk(
-        chunk_id=ChunkId(row.id), job_id=JobId(row.job_id), lane=lane, attempt=row.attempt + 1, is_express=is_express
+        chunk_id=ChunkId(row.id), job_id=JobId(row.job_id), lane=lane, attempt=row.attempt + 1, is_short=is_short
     )
 
 

@@ -19,6 +19,7 @@ from pipeline.domain.states import AttemptOutcome, ChunkState, JobState
 from pipeline.ports.dispatch import DueChunk, DueJob, ExpiredChunk, Patience
 
 _WAITING_CHUNK = Chunk.state.in_([ChunkState.READY, ChunkState.ADMITTED])
+_OF_SHORT_JOB = select(Job.is_short).where(Job.id == Chunk.job_id).scalar_subquery().label("is_short")
 _BATCH = 200
 """Rows that one sweep of one kind touches at most; the next sweep takes the rest."""
 
@@ -70,9 +71,9 @@ class PostgresSweeps:
                 update(Chunk)
                 .where(Chunk.lane == lane, Chunk.state == ChunkState.ADMITTED, Chunk.dispatched_at < NOW - older_than)
                 .values(dispatched_at=NOW)
-                .returning(Chunk.id, Chunk.job_id, Chunk.attempt, Chunk.is_express)
+                .returning(Chunk.id, Chunk.job_id, Chunk.attempt, _OF_SHORT_JOB)
             ).all()
-        return [due_chunk(row, lane, is_express=row.is_express) for row in rows]
+        return [due_chunk(row, lane, is_short=row.is_short) for row in rows]
 
     def expired_chunks(self) -> list[ExpiredChunk]:
         """Return running chunks whose lease has run out."""

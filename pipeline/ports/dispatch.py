@@ -32,8 +32,8 @@ class DueChunk:
     job_id: JobId
     lane: Lane
     attempt: int
-    is_express: bool = False
-    """Whether it goes before those that wait in its queue."""
+    is_short: bool = False
+    """Of a short job: it goes before those of long ones that wait in its queue."""
 
 
 class Admissions(Protocol):
@@ -51,6 +51,9 @@ class Admissions(Protocol):
 
     def take_express(self, lane: Lane, window: Window) -> list[DueChunk]:
         """Do the same for chunks of short jobs, within the room that is kept for them."""
+
+    def pace(self, lane: Lane) -> float:
+        """Return how many times longer than estimated the lane's chunks took lately; 1.0 if none was done."""
 
     def unsent(self, jobs: Sequence[DueJob], chunks: Sequence[DueChunk]) -> None:
         """Take marks back, because the broker did not take the messages."""

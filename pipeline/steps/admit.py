@@ -27,16 +27,16 @@ class Windows:
     most_per_slot: int
     """The same, for chunks so short that a device would be done with them before the next look at the rows."""
     ahead: timedelta
-    """Work for each device beyond `per_slot` that is enough."""
+    """Work for each device beyond `per_slot` that is enough, by what such work took lately."""
     short_share: float
     """Room beside the window that is kept for short jobs, as a share of the lane's devices, at least one chunk."""
 
-    def of_lane(self, devices: int) -> Window:
-        """Return the window of a lane with so many devices."""
+    def of_lane(self, devices: int, pace: float) -> Window:
+        """Return the window of a lane with so many devices, whose chunks take `pace` times what was estimated."""
         return Window(
             least=self.per_slot * devices,
             most=self.most_per_slot * devices,
-            ahead_ms=round(self.ahead / timedelta(milliseconds=1) * devices),
+            ahead_ms=round(self.ahead / timedelta(milliseconds=1) * devices / pace),
         )
 
     def of_express(self, devices: int) -> Window:
@@ -72,7 +72,8 @@ class Admit:
         for lane in Lane:
             serving = _serving(devices, lane)
             sent += self.send_chunks(self.rows.take_express(lane, self.windows.of_express(serving)))
-            sent += self.send_chunks(self.rows.take_chunks(lane, self.windows.of_lane(serving)))
+            window = self.windows.of_lane(serving, self.rows.pace(lane))
+            sent += self.send_chunks(self.rows.take_chunks(lane, window))
         return sent
 
     def send_jobs(self, due: Sequence[DueJob]) -> int:

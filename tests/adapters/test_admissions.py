@@ -5,11 +5,13 @@ from datetime import timedelta
 
 import pytest
 
+from pipeline.adapters.admissions import PostgresAdmissions
 from pipeline.domain.document import Lane
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.fairness import Window
 from pipeline.domain.retry import GiveUp, Retry
-from pipeline.domain.states import ChunkState, JobState, Step
+from pipeline.domain.states import AttemptOutcome, ChunkState, JobState, Step
+from pipeline.ports.chunks import Measured
 from pipeline.ports.devices import DeviceInfo
 from tests.rows import DEVICE, entry, window
 
@@ -39,7 +41,7 @@ def test_a_short_job_has_room_of_its_own_beside_a_long_one(rows):
     short, other = rows.running(1, is_short=True), rows.running(1, is_short=True)
     assert rows.admissions.take_chunks(Lane.CPU, window(2)) == []
     [first] = rows.admissions.take_express(Lane.CPU, window(1))
-    assert (first.job_id, first.is_express) == (short, True)
+    assert (first.job_id, first.is_short) == (short, True)
     # Until it is done its room is taken; the other short one waits its turn like any.
     assert rows.admissions.take_express(Lane.CPU, window(1)) == []
     rows.read(rows.chunks.claim(first.chunk_id, 1, device_id=DEVICE))
@@ -47,10 +49,39 @@ def test_a_short_job_has_room_of_its_own_beside_a_long_one(rows):
     assert [due.job_id for due in rows.admissions.take_chunks(Lane.CPU, window(3))] == [long]
 
 
+def test_chunks_of_a_short_job_are_short_by_whichever_way_they_are_admitted(rows):
+    long, short = rows.running(1), rows.running(1, 1, is_short=True)
+    admitted = rows.admissions.take_express(Lane.CPU, window(1)) + rows.admissions.take_chunks(Lane.CPU, window(2))
+    assert [(due.job_id, due.is_short) for due in admitted] == [(short, True), (long, False), (short, True)]
+    again = rows.sweeps.unstarted_chunks(Lane.CPU, timedelta(0))
+    assert sorted((due.job_id, due.is_short) for due in again) == sorted((due.job_id, due.is_short) for due in admitted)
+
+
 def test_very_short_chunks_fill_the_window_beyond_its_least_until_there_is_work_enough(rows):
     rows.running(*[1] * 50)
     admitted = rows.admissions.take_chunks(Lane.CPU, Window(least=2, most=20, ahead_ms=7_000))
     assert len(admitted) == 7
+
+
+def test_the_pace_is_what_chunks_took_lately_against_what_was_estimated(rows):
+    rows.hold_device()
+    assert PostgresAdmissions(rows.engine).pace(Lane.CPU) == 1.0
+    _, chunks = rows.claimed(1, 1)
+    for chunk in chunks:
+        rows.read(chunk)
+    # Each is estimated to take a second.
+    rows.sql("UPDATE chunk_attempt SET started_at = ended_at - interval '5 s'")
+    assert PostgresAdmissions(rows.engine).pace(Lane.CPU) == pytest.approx(5)
+    assert PostgresAdmissions(rows.engine).pace(Lane.GPU) == 1.0
+
+
+def test_what_a_retry_left_undone_of_a_chunk_counts_for_nothing_in_the_pace(rows):
+    rows.hold_device()
+    _, [chunk] = rows.claimed(10)
+    rows.chunks.record(chunk.claim, [entry(1)])
+    rows.chunks.hand_back(chunk.claim, AttemptOutcome.DRAINED, Measured())
+    rows.sql("UPDATE chunk_attempt SET started_at = ended_at - interval '2 s'")
+    assert PostgresAdmissions(rows.engine).pace(Lane.CPU) == pytest.approx(2)
 
 
 def test_tenants_take_turns_by_weight_whatever_they_have_queued(rows):

@@ -30,6 +30,7 @@ def everything(rows):
     rows.running(1, is_short=True)
     rows.admissions.take_jobs(window(4))
     rows.admissions.take_express(Lane.CPU, window(1))
+    rows.admissions.pace(Lane.CPU)
     first, second, *_ = [
         rows.chunks.claim(due.chunk_id, due.attempt, device_id=DEVICE)
         for due in rows.admissions.take_chunks(Lane.CPU, window(4))

@@ -75,10 +75,10 @@ def test_a_chunk_goes_to_its_lane_by_way_of_the_render_queue_where_that_pays(set
 
 
 @pytest.mark.parametrize("lane", Lane)
-def test_an_express_chunk_is_taken_before_those_that_wait(settings, lane):
+def test_a_chunk_of_a_short_job_is_taken_before_those_of_long_ones(settings, lane):
     chains = CeleryChains(create_app(settings))
     chains.send_chunk(due_chunk(lane))
-    chains.send_chunk(due_chunk(lane, is_express=True))
+    chains.send_chunk(due_chunk(lane, is_short=True))
     queue = "render" if lane.renders_ahead else str(lane)
     assert [json.loads(raw)["properties"]["priority"] for raw in messages(settings, queue)] == [0, 6]
 
