@@ -25,6 +25,7 @@ _COMMANDS = {
     "tenants": ("control", "List tenants, or set what one may have."),
     "devices": ("devices", "Show devices; `drain` and `resume` them."),
     "engines": ("engines", "List the engines and what they need."),
+    "evaluate": ("evaluate", "Say what the results of a corpus with known texts are worth."),
     "doctor": ("doctor", "Check this installation and say what to do."),
     "chaos": ("chaos", "Break a stack of its own here, and see that nothing is lost."),
     "db": ("database", "Manage the database's schema."),

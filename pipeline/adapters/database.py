@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import alembic.command
-import alembic.config
-import alembic.migration
-import alembic.script
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from pipeline.domain.errors import ErrorCode, Transient
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 
@@ -55,8 +55,11 @@ def transaction(engine: Engine) -> Iterator[Connection]:
         raise
 
 
-def _config(url: str) -> alembic.config.Config:
-    config = alembic.config.Config()
+# Alembic is imported where it is used: every process connects, few of them look at the schema.
+def _config(url: str) -> "Config":
+    from alembic.config import Config
+
+    config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["url"] = url
     return config
@@ -64,15 +67,20 @@ def _config(url: str) -> alembic.config.Config:
 
 def upgrade(url: str) -> None:
     """Bring the schema to the newest revision; safe to call from several processes at once and again."""
-    alembic.command.upgrade(_config(url), "head")
+    from alembic.command import upgrade as upgrade_to
+
+    upgrade_to(_config(url), "head")
 
 
 def revisions(url: str) -> tuple[str | None, str | None]:
     """Return the revision that the database is at and the one that this code needs."""
-    head = alembic.script.ScriptDirectory.from_config(_config(url)).get_current_head()
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    head = ScriptDirectory.from_config(_config(url)).get_current_head()
     engine = create_engine(url)
     try:
         with transaction(engine) as connection:
-            return alembic.migration.MigrationContext.configure(connection).get_current_revision(), head
+            return MigrationContext.configure(connection).get_current_revision(), head
     finally:
         engine.dispose()

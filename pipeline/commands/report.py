@@ -1,9 +1,10 @@
-"""What `run` says of each document when it ends, and what it leaves on disk."""
+"""What is said of each document when it ends, and what it leaves on disk."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -23,23 +24,27 @@ _EXIT_CODES = {
 }
 
 
-def exit_code(states: Iterable[JobState]) -> int:
+def exit_code(results: "Iterable[Result]") -> int:
     """Return the exit code that says the worst of what happened."""
-    return max((_EXIT_CODES[state] for state in states), default=0)
+    return max((_EXIT_CODES[JobState(result["state"])] for result in results), default=0)
+
+
+Result = dict[str, Any]
+"""What became of a document, as `run --json` prints it."""
 
 
 class Report:
-    """Prints and saves; each document has a folder of its own."""
+    """Saves, and says of each document what became of it; each has a folder of its own."""
 
-    def __init__(self, out: Path, *, as_json: bool) -> None:
+    def __init__(self, out: Path, *, says: Callable[[Result], None]) -> None:
         self._out = out
-        self._as_json = as_json
+        self._says = says
         self._taken: set[str] = set()
-        self.states: list[JobState] = []
+        self.results: list[Result] = []
 
     def refused(self, path: Path, code: str, message: str) -> None:
         """Report a file that was not even handed in."""
-        self._print(
+        self._add(
             {
                 "job_id": None,
                 "source": str(path),
@@ -51,14 +56,13 @@ class Report:
                 "seconds": 0.0,
             }
         )
-        self.states.append(JobState.REJECTED)
 
     def ended(self, path: Path, status: JobStatus, access: Access) -> None:
         """Save a document's outputs and report it."""
         outputs = self._save(path, status, access)
         finished = status.finished_at or datetime.now(UTC)
         error = {"code": status.error_code, "message": status.error_detail} if status.error_code else None
-        self._print(
+        self._add(
             {
                 "job_id": str(status.job_id),
                 "source": str(path),
@@ -70,7 +74,6 @@ class Report:
                 "seconds": round((finished - status.created_at).total_seconds(), 3),
             }
         )
-        self.states.append(status.state)
 
     def _save(self, path: Path, status: JobStatus, access: Access) -> dict[str, Path]:
         if not status.result_keys:
@@ -95,14 +98,21 @@ class Report:
         self._taken.add(own)
         return own
 
-    def _print(self, result: dict[str, object]) -> None:
-        if self._as_json:
-            click.echo(json.dumps(result, ensure_ascii=False))
-            return
-        outcomes: dict[str, int] = result["outcomes"]  # type: ignore[assignment]
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
-        click.echo(f"{result['source']}: {result['state']}" + (f" ({counts})" if counts else ""))
-        if error := result["error"]:
-            click.echo(f"    {error['code']}: {error['message']}")  # type: ignore[index]
-        for saved in result["outputs"].values():  # type: ignore[attr-defined]
-            click.echo(f"    {saved}")
+    def _add(self, result: Result) -> None:
+        self.results.append(result)
+        self._says(result)
+
+
+def say_as_json(result: Result) -> None:
+    """Print a document's result as one line of JSON."""
+    click.echo(json.dumps(result, ensure_ascii=False))
+
+
+def say_as_text(result: Result) -> None:
+    """Print a document's result for people."""
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in result["outcomes"].items())
+    click.echo(f"{result['source']}: {result['state']}" + (f" ({counts})" if counts else ""))
+    if error := result["error"]:
+        click.echo(f"    {error['code']}: {error['message']}")
+    for saved in result["outputs"].values():
+        click.echo(f"    {saved}")

@@ -47,12 +47,19 @@ def run_command(files: tuple[Path, ...], out: Path, as_json: bool, priority: int
 
 
 def _run(paths: Sequence[Path], out: Path, *, as_json: bool, priority: int, options: dict[str, object]) -> int:
+    from pipeline.commands.report import Report, exit_code, say_as_json, say_as_text
+
+    report = Report(out, says=say_as_json if as_json else say_as_text)
+    recognise(paths, report, priority=priority, options=options)
+    return exit_code(report.results)
+
+
+def recognise(paths: Sequence[Path], report: "Report", *, priority: int, options: dict[str, object]) -> None:
+    """Hand files in and report each as it ends, over the running stack or one that is started for it."""
     from pipeline.commands.access import open_access
     from pipeline.commands.progress import Progress
-    from pipeline.commands.report import Report, exit_code
     from pipeline.domain.errors import PipelineError
 
-    report = Report(out, as_json=as_json)
     with _running_stack(options.get("engine")), open_access() as access, Progress() as progress:
         batch = _Batch(access=access, report=report, progress=progress, priority=priority, options=options)
         try:
@@ -62,7 +69,6 @@ def _run(paths: Sequence[Path], out: Path, *, as_json: bool, priority: int, opti
             with suppress(PipelineError):
                 batch.cancel()
             raise
-    return exit_code(report.states)
 
 
 @dataclass(slots=True, kw_only=True)

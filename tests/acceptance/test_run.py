@@ -34,7 +34,7 @@ def muniment(environment, *arguments, cwd=ROOT):
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
 
