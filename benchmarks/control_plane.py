@@ -2,8 +2,9 @@
 
     .venv/bin/python benchmarks/control_plane.py [--chunks 1000] [--soak 10000]
 
-- throughput: one-page chunks a second through admit, claim, flush, finish and merge; the time from a job's row to the
-  first claim of a chunk in an idle system; what Postgres and the broker grow by
+- throughput: one-page chunks a second through admit, claim, flush, finish and merge, and what each kind of process
+  computes for one; the time from a job's row to the first claim of a chunk in an idle system; what Postgres and the
+  broker grow by
 - fairness: the time of ten pages of one tenant, alone and behind a thousand pages of another
 - soak: resident memory of every process over many chunks, as a slope, with connections and files before and after
 """
@@ -14,10 +15,11 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from pipeline.domain.document import JobId
     from pipeline.embedded.stack import StackHandle
 
+Measure = TypeVar("Measure", int, float)
 PAGES = 50
 ENVIRONMENT = {
     "MUNIMENT_DEVICES__ENGINE": "simulated",
@@ -113,7 +116,8 @@ def sizes(access: "Access") -> tuple[int, int]:
 def throughput(folder: Path, chunks: int) -> None:
     """Print how fast chunks go through, and what they leave behind."""
     jobs_wanted = max(1, chunks // PAGES)
-    with stack(folder / "throughput") as (_, access):
+    with stack(folder / "throughput") as (handle, access):
+        root_pid = handle.state.supervisor.pid
         submit = Submitter(access, small_scan(folder, PAGES))
         wait_for(ended(access, [submit(), submit()]), within=300)
         single = Submitter(access, small_scan(folder, 1))
@@ -128,7 +132,7 @@ def throughput(folder: Path, chunks: int) -> None:
             WHERE submitted.kind = 'job.submitted' ORDER BY 1
         """,
         )
-        before = sizes(access)
+        before, spent_before = sizes(access), cpu_seconds(root_pid)
         started = time.perf_counter()
         jobs = [submit() for _ in range(jobs_wanted)]
         wait_for(ended(access, jobs), within=3600)
@@ -140,7 +144,7 @@ def throughput(folder: Path, chunks: int) -> None:
             WHERE started_at > (SELECT max(created_at) FROM job) - interval '1 hour'
         """,
         )
-        after = sizes(access)
+        after, spent = sizes(access), cpu_seconds(root_pid)
     waits = [float(row[0]) for row in waits]
     per_thousand = [(now - then) / jobs_wanted * 1000 for then, now in zip(before, after, strict=True)]
     print("| what | value |\n| --- | --- |")
@@ -151,7 +155,14 @@ def throughput(folder: Path, chunks: int) -> None:
     print(f"| row to first claim, idle, P50 | {statistics.median(waits) * 1000:.0f} ms |")
     print(f"| the same, P95 | {waits[int(len(waits) * 0.95)] * 1000:.0f} ms |")
     print(f"| Postgres grows by, per 1,000 documents of {PAGES} chunks | {per_thousand[0] / 1e6:.0f} MB |")
-    print(f"| the broker grows by, per 1,000 documents | {per_thousand[1] / 1e6:.1f} MB |", flush=True)
+    print(f"| the broker grows by, per 1,000 documents | {per_thousand[1] / 1e6:.1f} MB |")
+    print("\n| process | ms of CPU a chunk |\n| --- | --- |")
+    kinds: Counter[str] = Counter()
+    for pid, (kind, seconds) in spent.items():
+        kinds[kind] += (seconds - spent_before.get(pid, (kind, 0.0))[1]) / (jobs_wanted * PAGES) * 1000
+    for kind, milliseconds in kinds.most_common():
+        print(f"| {kind} | {milliseconds:.1f} |")
+    print(f"| all | {kinds.total():.1f} |", flush=True)
 
 
 def fairness(folder: Path) -> None:
@@ -205,15 +216,25 @@ def soak(folder: Path, chunks: int) -> None:
         print(f"| {name} | {before[name]} | {after[name]} |")
 
 
-def memory(root_pid: int) -> dict[int, tuple[str, int]]:
-    """Return the kind and the resident bytes of every process of the stack but Postgres's backends."""
+def of_each(root_pid: int, measure: Callable[[psutil.Process], Measure]) -> dict[int, tuple[str, Measure]]:
+    """Return the kind of every process of the stack, and a measure of it."""
     found = {}
     for process in [psutil.Process(root_pid), *psutil.Process(root_pid).children(recursive=True)]:
         try:
-            found[process.pid] = (kind_of(" ".join(process.cmdline())), process.memory_info().rss)
+            found[process.pid] = (kind_of(" ".join(process.cmdline())), measure(process))
         except psutil.Error:
             continue
     return found
+
+
+def cpu_seconds(root_pid: int) -> dict[int, tuple[str, float]]:
+    """Return what each process has computed so far."""
+    return of_each(root_pid, lambda process: sum(process.cpu_times()[:2]))
+
+
+def memory(root_pid: int) -> dict[int, tuple[str, int]]:
+    """Return the resident bytes of each process that are its own: Postgres' backends share the buffers they touched."""
+    return of_each(root_pid, lambda process: process.memory_info().rss - process.memory_info().shared)
 
 
 def look(root_pid: int, access: "Access") -> dict[str, int]:
