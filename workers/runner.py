@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,6 +26,7 @@ from pipeline.adapters.documents.opener import FileOpener
 from pipeline.adapters.objects import S3Objects
 from pipeline.adapters.original_cache import OriginalCache
 from pipeline.adapters.rendered_pages import RenderedPages
+from pipeline.adapters.smaller_pages import smaller
 from pipeline.domain import keys
 from pipeline.domain.document import ChunkId, JobId, PageClass
 from pipeline.domain.errors import ErrorCode, PipelineError
@@ -56,6 +57,7 @@ log = structlog.get_logger()
 SEGMENT_MEDIA_TYPE = "application/jsonl"
 EXIT_LOCKED = 4
 EXIT_NO_ENGINE = 5
+EXIT_DEVICE_BROKEN = 6
 
 
 def entry_of(page: PageResult, segment_key: str) -> PageEntry:
@@ -139,6 +141,9 @@ class Runner:
         measured = {"baseline_bytes": before, "peak_bytes": peak, "after_bytes": resident_bytes()}
         if failure:
             self.say("failed", **failure, **measured)
+            if failure["code"] == ErrorCode.DEVICE_BROKEN:
+                # At once: in such a context every call fails or hangs, those that clean up included.
+                os._exit(EXIT_DEVICE_BROKEN)
         else:
             self.say("ended", stopped=stopped, **measured)
 
@@ -174,9 +179,10 @@ class Runner:
             pages=pages,
             engine=self.engine,
             bound=self.engine.batch.at_most(message["batch_pages"]),
+            smaller=smaller,
             stopped=self.stop.is_set,
             begun=lambda numbers: self.say("reading", pages=list(numbers)),
-            lowered=lambda bound: self.say("lowered", pages=bound.pages, pixels=bound.pixels),
+            lowered=lambda bound: self.say("lowered", **asdict(bound)),
         )
 
 

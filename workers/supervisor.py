@@ -13,7 +13,8 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from pipeline.domain.device_health import Health
+from pipeline.domain.batches import BatchBound
+from pipeline.domain.device_health import BREAKS_THE_RUNNER, Health
 from pipeline.domain.errors import ErrorCode, PipelineError, Transient
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.retry import Attempts
@@ -27,7 +28,6 @@ from pipeline.ports.devices import (
     ReadingFailed,
     Tick,
 )
-from pipeline.ports.engines import BatchBound
 from workers.protocol import Message, ProtocolError, entry_from_json
 from workers.runner_process import Patience, Runner, RunnerCommand, RunnerGone
 
@@ -168,10 +168,12 @@ class Supervisor:
             self._begin_anew()
             raise PipelineError(ErrorCode.PROCESS_DIED, str(error)) from None
         except ReadingFailed as error:
-            self._weigh(error.measured)
-            if error.code is ErrorCode.OUT_OF_MEMORY:
+            if error.code in BREAKS_THE_RUNNER:
                 # What the failed attempt still holds ends with its process; the next one starts from the baseline.
+                self._show(error.measured)
                 self._begin_anew()
+            else:
+                self._weigh(error.measured)
             raise
 
     def stop(self) -> None:
@@ -248,11 +250,14 @@ class Supervisor:
 
     def _weigh(self, measured: Measured) -> None:
         """The gate before the next claim: replace a runner that holds too much."""
-        if self._identity:
-            self._described(self._identity, replace(measured, baseline_bytes=self._warm_bytes))
+        self._show(measured)
         if (excess := self._bounds.excess(measured, warm_bytes=self._warm_bytes)) > 0:
             log.info("runner_outgrown", device=self._device_id, after_bytes=measured.after_bytes, excess_bytes=excess)
             self._begin_anew()
+
+    def _show(self, measured: Measured) -> None:
+        if self._identity:
+            self._described(self._identity, replace(measured, baseline_bytes=self._warm_bytes))
 
     def _begin_anew(self) -> None:
         """Replace the runner by one that warms up while the next chunk is on its way."""
@@ -328,7 +333,8 @@ def _event_of(message: Message) -> ReadingEvent:
         case "reading":
             return PagesStarted(numbers=tuple(message["pages"]))
         case "lowered":
-            return BatchLowered(bound=BatchBound(pages=message["pages"], pixels=message["pixels"]))
+            fields = {name: message[name] for name in ("pages", "pixels", "page_pixels")}
+            return BatchLowered(bound=BatchBound(**fields))
         case "pages":
             return PagesFinished(pages=tuple(entry_from_json(row) for row in message["pages"]))
         case "ended":

@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 from pipeline.domain.document import ChunkId
 from pipeline.domain.errors import ErrorCode
 
-_BREAKS_THE_RUNNER = frozenset({ErrorCode.PROCESS_DIED, ErrorCode.STALLED, ErrorCode.OUT_OF_MEMORY})
+BREAKS_THE_RUNNER = frozenset(
+    {ErrorCode.PROCESS_DIED, ErrorCode.STALLED, ErrorCode.OUT_OF_MEMORY, ErrorCode.DEVICE_BROKEN}
+)
 """After these the runner is gone, and one that poisons its own process may have been poisoned by the device."""
 
 
@@ -34,7 +36,7 @@ class Health:
 
     def failed(self, chunk_id: ChunkId, code: ErrorCode, now: datetime) -> "Health":
         """Take note of a chunk that failed. The same chunk again says nothing new: it may be the one at fault."""
-        if code not in _BREAKS_THE_RUNNER:
+        if code not in BREAKS_THE_RUNNER:
             return self
         suspects = self.suspects | {chunk_id}
         is_sick = len(suspects) >= self.sick_after

@@ -30,6 +30,7 @@ class ErrorCode(StrEnum):
     PROCESS_DIED = "process_died"
     STALLED = "stalled"
     OUT_OF_MEMORY = "out_of_memory"
+    DEVICE_BROKEN = "device_broken"
     # The infrastructure: try again later.
     LEASE_EXPIRED = "lease_expired"
     STORE_UNAVAILABLE = "store_unavailable"

@@ -247,6 +247,7 @@ _FAULTS = {
     ErrorCode.PROCESS_DIED: Fault.PROCESS,
     ErrorCode.STALLED: Fault.PROCESS,
     ErrorCode.OUT_OF_MEMORY: Fault.PROCESS,
+    ErrorCode.DEVICE_BROKEN: Fault.PROCESS,
     ErrorCode.LEASE_EXPIRED: Fault.WORKER,
     ErrorCode.STORE_UNAVAILABLE: Fault.SERVICE,
     ErrorCode.DATABASE_UNAVAILABLE: Fault.SERVICE,

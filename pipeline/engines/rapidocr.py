@@ -10,13 +10,14 @@ from pathlib import Path
 
 import cv2
 
+from pipeline.domain.batches import ONE_PAGE, BatchBound
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.engines.ppocr.pages import check, read_pages, settings_digest
 from pipeline.engines.ppocr.runtime import Nets, Runtime, by_preference, load_nets, this_cpu
 from pipeline.engines.ppocr.weights import REVISION, Weights, installed_folder, verified_weights
 from pipeline.ports.documents import PageImage
-from pipeline.ports.engines import ONE_PAGE, BatchBound, ReadPage, Reads
+from pipeline.ports.engines import ReadPage, Reads
 
 NAME = "rapidocr"
 ONE_IMAGE = 1

@@ -2,9 +2,9 @@
 
 What it does is told by the environment, as JSON in `MUNIMENT_SIMULATED`: `page_ms`, how long a page takes; `faults`, by
 page number, what goes wrong on it, each time: `fail`, `kill`, `hang`, `memory`, `exhaust` (takes memory until there is
-none, within a bound of its own), or, only the first time on this host, `kill_once` (marked by a file in `folder`);
-`sizes`, the same by the picture's size in pixels, `300x200`; `gate`, a file: pages wait until it is there; `journal`, a
-file: gets device and process as a line for each page begun.
+none, within a bound of its own), `poison` (the process can compute nothing more), or, only the first time on this host,
+`kill_once` (marked by a file in `folder`); `sizes`, the same by the picture's size in pixels, `300x200`; `gate`, a
+file: pages wait until it is there; `journal`, a file: gets device and process as a line for each page begun.
 """
 
 import ctypes
@@ -17,13 +17,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pipeline.domain.batches import ONE_PAGE, BatchBound
 from pipeline.domain.errors import ErrorCode, RecognitionFailed
 from pipeline.domain.recognition import EngineIdentity, Line
+from pipeline.engines.failures import failure_of
 from pipeline.ports.documents import PageImage
-from pipeline.ports.engines import ONE_PAGE, BatchBound, ReadPage, Reads
+from pipeline.ports.engines import ReadPage, Reads
 
 VARIABLE = "MUNIMENT_SIMULATED"
-_KNOWN_FAULTS = frozenset({"fail", "kill", "kill_once", "hang", "memory", "exhaust"})
+_KNOWN_FAULTS = frozenset({"fail", "kill", "kill_once", "hang", "memory", "exhaust", "poison"})
 _MORE_BYTES = 64 * 1024**2
 """What a process that is to run out of memory may take before it does."""
 
@@ -58,6 +60,7 @@ class SimulatedEngine:
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
+        self._is_poisoned = False
 
     @property
     def identity(self) -> EngineIdentity:
@@ -100,7 +103,10 @@ class SimulatedEngine:
 
     def _strike(self, page: PageImage) -> None:
         number, size = page.number, f"{page.width_px}x{page.height_px}"
-        match self._simulation.faults.get(number) or self._simulation.sizes.get(size):
+        fault = self._simulation.faults.get(number) or self._simulation.sizes.get(size)
+        if self._is_poisoned:
+            fault = "poison"
+        match fault:
             case "fail":
                 raise RecognitionFailed(ErrorCode.ENGINE_FAILED, f"page {number} fails, as it was told to")
             case "kill":
@@ -113,6 +119,9 @@ class SimulatedEngine:
                 ctypes.PyDLL(None).pause()
             case "memory":
                 raise MemoryError
+            case "poison":
+                self._is_poisoned = True
+                raise failure_of(RuntimeError("CUDA error: an illegal memory access was encountered"))
             case "exhaust":
                 _exhaust_memory()
 

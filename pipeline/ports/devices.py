@@ -6,12 +6,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
+from pipeline.domain.batches import BatchBound
 from pipeline.domain.document import ChunkId, JobId, Lane
 from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.states import DeviceState
 from pipeline.ports.chunks import ClaimedChunk, Measured, PageEntry
-from pipeline.ports.engines import BatchBound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from pipeline.domain.batches import BatchBound
 from pipeline.domain.recognition import EngineIdentity, Flag, Line
 from pipeline.ports.documents import PageImage
 
@@ -27,26 +28,6 @@ class ReadPage:
     flags: tuple[Flag, ...] = ()
     angle_deg: float = 0.0
     """How far clockwise the page had to be turned to be read; polygons lie on the page as given all the same."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchBound:
-    """The most that an engine is given at once; a single page may always be given."""
-
-    pages: int
-    pixels: int
-    """Of all its pages together."""
-
-    def halved(self) -> "BatchBound":
-        """Return half of it, at least a page."""
-        return BatchBound(pages=max(1, self.pages // 2), pixels=self.pixels // 2)
-
-    def at_most(self, pages: int | None) -> "BatchBound":
-        """Return it with no more pages than that; None leaves it."""
-        return self if pages is None else BatchBound(pages=min(self.pages, pages), pixels=self.pixels)
-
-
-ONE_PAGE = BatchBound(pages=1, pixels=0)
 
 
 class Recogniser(Protocol):
@@ -74,7 +55,9 @@ class Recogniser(Protocol):
         """Yield each page's lines in the order given; pages given together are within its bound.
 
         Raises: RecognitionFailed, for the page it was about to yield; it then goes on with the next one. Where there is
-            no memory for all together, each of them fails so (`out_of_memory`). No failure keeps pixels or tensors.
+            no memory for all together, each of them fails so (`out_of_memory`), or a MemoryError ends the iterator.
+            No failure keeps pixels or tensors. Transient (`device_broken`), when nothing more can be computed in this
+            process.
         """
 
 

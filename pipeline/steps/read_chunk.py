@@ -1,7 +1,7 @@
 """Read a chunk: what the process that owns the engine does with its pages, in batches as large as the engine takes.
 
 A page that fails among others is read again in a batch of half the size, down to alone: only there is it known to be
-the one at fault. Where memory ran out, later batches stay as small as that.
+the one at fault. Where memory ran out, the ladder of `domain/batches.py` is walked, and later batches stay as small.
 """
 
 import time
@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from pipeline.domain.batches import BatchBound
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
 from pipeline.domain.recognition import PageResult
 from pipeline.ports.chunks import PageTask
-from pipeline.ports.engines import BatchBound, ReadPage, Recogniser
+from pipeline.ports.documents import PageImage
+from pipeline.ports.engines import ReadPage, Recogniser
 from pipeline.steps.read_pages import PageReader, Prepared
 
 
@@ -24,6 +26,8 @@ class ChunkReader:
     engine: Recogniser
     bound: BatchBound
     """On a batch; lowered when memory runs out."""
+    smaller: Callable[[PageImage, int], PageImage]
+    """Gives a page with no more pixels than that."""
     stopped: Callable[[], bool]
     """Says at each border between two batches whether to go on."""
     begun: Callable[[Sequence[int]], None] = lambda _: None
@@ -34,7 +38,8 @@ class ChunkReader:
     def read(self, tasks: Iterable[PageTask]) -> Iterator[PageResult]:
         """Yield each page's result, once, until all are done or it is stopped; some may overtake those in a batch.
 
-        Raises: Transient (`out_of_memory`), if there is none for a page alone; MemoryError.
+        Raises: Transient: `out_of_memory`, if there is none for a page alone, however small, `device_broken`;
+            MemoryError, if there is none to render a page.
         """
         batch: list[Prepared] = []
         for task in tasks:
@@ -63,33 +68,39 @@ class ChunkReader:
                 continue
             self.begun([page.number for page in part])
             started = time.monotonic()
-            outcomes = self._outcomes(part)
+            shown = [self._shown(page.image) for page in part]
+            outcomes = self._outcomes(shown)
             spent = timedelta(seconds=time.monotonic() - started) / len(part)
-            failed = []
-            for page, outcome in zip(part, outcomes, strict=True):
+            again = []
+            for page, image, outcome in zip(part, shown, outcomes, strict=True):
                 if isinstance(outcome, ReadPage):
-                    yield self.pages.recognised(page, outcome, spent)
-                elif len(part) > 1:
-                    failed.append(page)
+                    yield self.pages.recognised(page, outcome, spent, shown=image)
+                elif len(part) > 1 or _is_starved(outcome):
+                    again.append(page)
                 else:
-                    yield self._failed_alone(page, outcome, spent)
-            if any(_is_starved(outcome) for outcome in outcomes):
-                self._lower(len(part))
-            waiting += reversed(_halves(failed))
+                    yield self.pages.failed(page.number, outcome, spent)
+            if starved := next(filter(_is_starved, outcomes), None):
+                self._lower(shown, starved)
+            waiting += reversed(_halves(again))
 
-    def _outcomes(self, part: Sequence[Prepared]) -> list[ReadPage | RecognitionFailed]:
-        results = iter(self.engine.read([page.image for page in part]))
-        return [_next(results, page.number) for page in part]
+    def _shown(self, image: PageImage) -> PageImage:
+        return image if self.bound.page_pixels is None else self.smaller(image, self.bound.page_pixels)
 
-    def _failed_alone(self, page: Prepared, failure: RecognitionFailed, spent: timedelta) -> PageResult:
-        if _is_starved(failure):
+    def _outcomes(self, images: Sequence[PageImage]) -> list[ReadPage | RecognitionFailed]:
+        try:
+            results = iter(self.engine.read(images))
+        except MemoryError:
+            return [_no_memory(image.number) for image in images]
+        return [_next(results, image.number) for image in images]
+
+    def _lower(self, shown: Sequence[PageImage], starved: ReadPage | RecognitionFailed) -> None:
+        pixels = sum(image.width_px * image.height_px for image in shown)
+        lower = self.bound.lower(pages=len(shown), pixels=pixels)
+        if lower is None:
             # Not the page's outcome: in a new process, or on another device, there may be enough.
-            raise Transient(ErrorCode.OUT_OF_MEMORY, failure.message)
-        return self.pages.failed(page.number, failure, spent)
-
-    def _lower(self, pages: int) -> None:
-        self.bound = self.bound.at_most(pages).halved()
-        self.lowered(self.bound)
+            raise Transient(ErrorCode.OUT_OF_MEMORY, str(starved))
+        self.bound = lower
+        self.lowered(lower)
 
 
 def _next(results: Iterator[ReadPage], number: int) -> ReadPage | RecognitionFailed:
@@ -98,10 +109,16 @@ def _next(results: Iterator[ReadPage], number: int) -> ReadPage | RecognitionFai
         found = next(results, None)
     except RecognitionFailed as error:
         return RecognitionFailed(error.code, error.message)
+    except MemoryError:
+        return _no_memory(number)
     if found is None or found.number != number:
         said = "nothing" if found is None else f"page {found.number}"
         return RecognitionFailed(ErrorCode.ENGINE_FAILED, f"the engine gave {said} for page {number}")
     return found
+
+
+def _no_memory(number: int) -> RecognitionFailed:
+    return RecognitionFailed(ErrorCode.OUT_OF_MEMORY, f"page {number}: the host had no memory left for it")
 
 
 def _is_starved(outcome: ReadPage | RecognitionFailed) -> bool:

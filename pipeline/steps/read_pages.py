@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import assert_never
 from uuid import UUID
@@ -59,9 +59,18 @@ class PageReader:
             failure = error
         return self.failed(task.number, failure, _since(started))
 
-    def recognised(self, page: Prepared, found: ReadPage, spent: timedelta) -> PageResult:
-        """Return the result of a page that the engine has read in that time."""
-        image, lines = page.image, list(found.lines)
+    def recognised(
+        self, page: Prepared, found: ReadPage, spent: timedelta, *, shown: PageImage | None = None
+    ) -> PageResult:
+        """Return the result of a page that the engine has read in that time.
+
+        Args: shown is what it was shown, if that was not the page itself but smaller.
+        """
+        image, lines, flags = page.image, list(found.lines), found.flags
+        if shown is not None and shown is not image:
+            across, down = image.width_px / shown.width_px, image.height_px / shown.height_px
+            lines = [_enlarged(line, across, down) for line in lines]
+            flags = (*flags, Flag(name="read_smaller", score=1 / (across * down)))
         if page.layer:
             own = [line for block in page.layer.blocks for line in block.lines]
             lines = own + [line for line in lines if not _lies_on(line, own)]
@@ -71,7 +80,7 @@ class PageReader:
             PageOutcome.RECOGNISED,
             page.spent + spent,
             blocks=blocks,
-            flags=found.flags if blocks else (*found.flags, Flag(name="no_text_found")),
+            flags=flags if blocks else (*flags, Flag(name="no_text_found")),
             angle_deg=found.angle_deg,
         )
 
@@ -178,6 +187,11 @@ def grouped(
             group = []
     if group:
         yield group
+
+
+def _enlarged(line: Line, across: float, down: float) -> Line:
+    """Return a line of a smaller picture where it lies on the page."""
+    return replace(line, polygon=tuple((x * across, y * down) for x, y in line.polygon))
 
 
 def _lies_on(line: Line, others: Sequence[Line]) -> bool:

@@ -7,13 +7,14 @@ import weakref
 import numpy as np
 import pytest
 
-from pipeline.domain.errors import ErrorCode, PipelineError, RecognitionFailed
+from pipeline.domain.batches import BatchBound
+from pipeline.domain.errors import ErrorCode, PipelineError, RecognitionFailed, Transient
 from pipeline.engines.plugins import absent
 from pipeline.engines.ppocr.runtime import Runtime
 from pipeline.engines.rapidocr import RapidOcrEngine
 from pipeline.engines.registry import check, create
 from pipeline.ports.documents import PageImage
-from pipeline.ports.engines import BatchBound, ReadPage, Reads, Recogniser
+from pipeline.ports.engines import ReadPage, Reads, Recogniser
 from tests.pages import ROOT, SAMPLE, image, paper, rendered, shared, with_text
 
 if missing := absent("torch", "transformers", "onnx"):
@@ -116,6 +117,20 @@ def test_a_device_out_of_memory_is_said_of_every_page_and_nothing_is_kept(
         assert caught.value.code is ErrorCode.OUT_OF_MEMORY
     assert [tensor() for tensor in kept] == [None]
     assert [line.text for found in read(engine, note("AGAIN")) for line in found.lines] == ["AGAIN"]
+
+
+def test_an_error_that_poisons_the_process_is_no_pages_outcome(
+    engine: Recogniser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    def break_down(*_: object, **__: object) -> None:
+        raise torch.AcceleratorError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(torch.nn.Module, "__call__", break_down)
+    with pytest.raises(Transient, match="device-side assert") as caught:
+        list(engine.read([note("ONE", 1), note("TWO", 2)]))
+    assert caught.value.code is ErrorCode.DEVICE_BROKEN
 
 
 def test_it_says_exactly_what_it_is(engine: Recogniser) -> None:

@@ -17,3 +17,16 @@ def test_a_page_that_exhausts_memory_is_set_apart_and_its_process_replaced(syste
     failures = system.attempts().count(("failed", "out_of_memory"))
     assert system.log("cpu0").count("runner_started") == 1 + failures
     assert system.processes["cpu0"].poll() is None
+
+
+def test_a_page_for_which_there_is_no_memory_is_read_smaller_in_the_same_attempt(system, tmp_path):
+    system.environment["MUNIMENT_LIMITS__DPI"] = "72"
+    system.simulate(sizes={"2000x1600": "memory"})
+    system.start()
+    job_id = system.submit(scan(tmp_path, 3, size=(2000, 1600)))
+    assert system.finished(job_id).state is JobState.SUCCEEDED
+    assert system.attempts() == [("done", None)]
+    assert system.log("cpu0").count("runner_started") == 1
+    pages = system.document(job_id)["pages"]
+    assert [[flag["name"] for flag in page["flags"]] for page in pages] == [["read_smaller"]] * 3
+    system.assert_whole(job_id, 3)

@@ -1,18 +1,20 @@
 """How a page gets its outcome, alone and among others, over an in-memory document and engine."""
 
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import numpy as np
 import pytest
 
+from pipeline.adapters.smaller_pages import smaller
+from pipeline.domain.batches import ONE_PAGE, BatchBound
 from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
 from pipeline.domain.recognition import Block, BlockKind, Flag, Line, PageOutcome
 from pipeline.ports.chunks import PageTask
 from pipeline.ports.documents import PageImage, TextLayer
-from pipeline.ports.engines import ONE_PAGE, BatchBound, ReadPage, Reads
+from pipeline.ports.engines import ReadPage, Reads
 from pipeline.steps.read_chunk import ChunkReader
 from pipeline.steps.read_pages import TEXT_LAYER_READER, PageReader, grouped
 from tests.builders import CHUNK, ENGINE, page
@@ -33,6 +35,7 @@ class Document:
     broken: frozenset[int] = frozenset()
     blank: frozenset[int] = frozenset()
     rendered_at: list[tuple[int, float | None]] = field(default_factory=list)
+    size: tuple[int, int] = (HEIGHT, WIDTH)
 
     def facts(self, number):
         return PageFacts(
@@ -49,7 +52,7 @@ class Document:
         if number in self.broken:
             raise RecognitionFailed(ErrorCode.PAGE_DAMAGED, f"page {number} can't be drawn")
         value = 255 if number in self.blank else 0
-        return PageImage(number=number, pixels=np.full((HEIGHT, WIDTH, 3), value, np.uint8), dpi=dpi or 200)
+        return PageImage(number=number, pixels=np.full((*self.size, 3), value, np.uint8), dpi=dpi or 200)
 
     def text_layer(self, number):
         lines = self.layers.get(number, [])
@@ -84,7 +87,7 @@ class Batcher:
     bad: frozenset[int] = frozenset()
     identity = ENGINE
     reads = Reads.BATCH
-    batch = BatchBound(pages=4, pixels=4 * WIDTH * HEIGHT)
+    batch: BatchBound = field(default_factory=lambda: BatchBound(pages=4, pixels=4 * WIDTH * HEIGHT))
     batches: list[list[int]] = field(default_factory=list)
 
     def warm_up(self):
@@ -123,6 +126,7 @@ class Reader:
             pages=pages,
             engine=engine,
             bound=engine.batch,
+            smaller=smaller,
             stopped=lambda: stop_at in self.begun,
             begun=lambda numbers: self.begun.append(list(numbers)),
             lowered=self.lowered.append,
@@ -221,15 +225,6 @@ def test_a_page_rendered_ahead_is_not_rendered_again():
     assert document.rendered_at == []
 
 
-def test_a_memory_error_is_not_a_page_that_failed():
-    class Starved(Engine):
-        def read(self, pages):
-            raise MemoryError
-
-    with pytest.raises(MemoryError):
-        reader(Document(), Starved()).read(task(1, PageClass.SCAN))
-
-
 RECOGNISED, FAILED, BLANK = PageOutcome.RECOGNISED, PageOutcome.FAILED, PageOutcome.BLANK
 
 
@@ -286,6 +281,44 @@ class TestBatches:
 
 
 class TestOutOfMemory:
+    @pytest.mark.parametrize("at_once", [True, False])
+    def test_so_does_a_host_without_memory(self, at_once):
+        class Host(Batcher):
+            def read(self, pages):
+                found = super().read(pages)
+                if at_once:
+                    return self.checked(found)
+                return (self.checked([one])[0] for one in found)
+
+            def checked(self, found):
+                if len(self.batches[-1]) > 2:
+                    raise MemoryError
+                return found
+
+        engine = Host()
+        assert Reader(Document(), engine).scans(4) == dict.fromkeys(range(1, 5), RECOGNISED)
+        assert engine.batches == [[1, 2, 3, 4], [1, 2], [3, 4]]
+
+    def test_a_page_that_does_not_fit_alone_is_shown_smaller_and_its_lines_lie_where_they_should(self):
+        class Narrow(Batcher):
+            def outcome(self, number, starved):
+                return replace(super().outcome(number, starved), lines=(line("small", 100, left=50),))
+
+            def read(self, pages):
+                self.memory = 1 if pages[0].pixels.size / 3 < 2_000_000 else 0
+                return super().read(pages)
+
+        engine = Narrow(batch=BatchBound(pages=2, pixels=10_000_000))
+        made = Reader(Document(size=(2000, 1600)), engine)
+        results = list(made.chunk.read([task(1, PageClass.SCAN), task(2, PageClass.SCAN)]))
+        assert [bound.page_pixels for bound in made.lowered] == [None, 1_600_000]
+        assert engine.batches == [[1, 2], [1], [1], [2]]
+        for result in results:
+            assert [flag.name for flag in result.flags] == ["read_smaller"]
+            assert result.flags[0].score == pytest.approx(0.5, abs=1e-2)
+            assert result.blocks[0].lines[0].polygon[0] == pytest.approx((50 * 2**0.5, 100 * 2**0.5), rel=1e-2)
+            assert (result.width_px, result.height_px) == (1600, 2000)
+
     def test_the_batch_is_halved_until_it_fits_and_stays_so(self):
         engine = Batcher(memory=1)
         made = Reader(Document(), engine)

@@ -15,16 +15,18 @@ import torch
 from pydantic import BaseModel, ConfigDict, DirectoryPath, Field
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from pipeline.domain.batches import BatchBound
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
 from pipeline.domain.recognition import EngineIdentity, Flag, Line
+from pipeline.engines.failures import failure_of
 from pipeline.engines.noise import believed
-from pipeline.engines.ppocr.asking import answer, failure_of
+from pipeline.engines.ppocr.asking import answer
 from pipeline.engines.ppocr.detector import detect
 from pipeline.engines.ppocr.reader import cut
 from pipeline.engines.ppocr.runtime import FloatArray, Nets
 from pipeline.engines.ppocr.weights import installed_folder, verified_weights
 from pipeline.ports.documents import PageImage, Pixels
-from pipeline.ports.engines import BatchBound, ReadPage, Reads
+from pipeline.ports.engines import ReadPage, Reads
 from workers.engines.device import NAMES, give_back, precision_of, this_device
 from workers.engines.ppocr_torch import MOST_PIXELS, given, loaded_nets
 
@@ -88,7 +90,8 @@ class LineGeneratorEngine:
     def read(self, pages: Iterable[PageImage]) -> Iterator[ReadPage]:
         """Yield the lines of pages that are read together; after one that failed, the iterator goes on with the next.
 
-        Raises: RecognitionFailed (`engine_failed`, `out_of_memory`), which holds on to no pixels and no tensors.
+        Raises: RecognitionFailed (`engine_failed`, `out_of_memory`), which holds on to no pixels and no tensors;
+            Transient (`device_broken`).
         """
         together = list(pages)
         numbers = [page.number for page in together]

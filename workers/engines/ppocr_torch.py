@@ -10,13 +10,14 @@ import cv2
 import torch
 from torch import nn
 
+from pipeline.domain.batches import BatchBound
 from pipeline.domain.errors import RecognitionFailed
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.engines.ppocr.pages import check, read_pages, settings_digest
 from pipeline.engines.ppocr.runtime import Answer, Best, FloatArray, Net, Nets
 from pipeline.engines.ppocr.weights import REVISION, Weights, installed_folder, verified_weights
 from pipeline.ports.documents import PageImage
-from pipeline.ports.engines import BatchBound, ReadPage, Reads
+from pipeline.ports.engines import ReadPage, Reads
 from workers.engines.device import NAMES, give_back, precision_of, this_device
 from workers.engines.ppocr_weights import detector, recogniser
 
@@ -73,7 +74,8 @@ class PpocrTorchEngine:
     def read(self, pages: Iterable[PageImage]) -> Iterator[ReadPage]:
         """Yield the lines of pages that are read together; after one that failed, the iterator goes on with the next.
 
-        Raises: RecognitionFailed (`engine_failed`, `out_of_memory`), which holds on to no pixels and no tensors.
+        Raises: RecognitionFailed (`engine_failed`, `out_of_memory`), which holds on to no pixels and no tensors;
+            Transient (`device_broken`).
         """
         together = list(pages)
         numbers = [page.number for page in together]

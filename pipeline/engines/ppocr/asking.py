@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pipeline.domain.errors import ErrorCode, RecognitionFailed
+from pipeline.domain.errors import RecognitionFailed
+from pipeline.engines.failures import failure_of
 from pipeline.engines.ppocr.runtime import Answer, FloatArray, Net, Nets
 from pipeline.ports.documents import Pixels
 
@@ -36,6 +37,7 @@ def answer(askings: Sequence[Asking[T]], nets: Nets, *, most_pixels: int) -> lis
     Those fail together whose images were in a batch that a network failed on: it may be due to any of them.
 
     Args: most_pixels bounds what goes through a network at once; an image always goes, if need be alone.
+    Raises: Transient (`device_broken`).
     """
     outcomes: list[T | RecognitionFailed | None] = [None] * len(askings)
     questions: dict[int, Question] = {}
@@ -66,16 +68,6 @@ def normalised(pixels: Pixels) -> FloatArray:
     """Return an image as the networks take it."""
     bgr = pixels[:, :, ::-1].astype(np.float32) / 127.5 - 1.0
     return np.ascontiguousarray(bgr.transpose(2, 0, 1))
-
-
-def failure_of(error: Exception) -> RecognitionFailed:
-    """Return what an error means for a page; it has no traceback. Native messages name shapes and files, never text."""
-    why = f"{type(error).__name__}: {str(error).strip()[:300]}"
-    starved = isinstance(error, MemoryError) or any(sign in why.lower() for sign in _SIGNS_OF_WANT)
-    return RecognitionFailed(ErrorCode.OUT_OF_MEMORY if starved else ErrorCode.ENGINE_FAILED, why)
-
-
-_SIGNS_OF_WANT = ("bad_alloc", "out of memory", "insufficient memory", "failed to allocate", "can't allocate memory")
 
 
 def _answers(

@@ -1,0 +1,51 @@
+"""How much an engine is given at once, and the ladder down which that goes when memory runs out (pure).
+
+Half the batch, down to a page alone; then half the pixels of that page, as long as print stays legible. What follows
+after the last step, another process, a smaller chunk, another engine, is decided in `retry.py`.
+"""
+
+from dataclasses import dataclass, replace
+
+LEAST_PAGE_PIXELS = 1_000_000
+"""An A4 page at 100 dpi: ten-point print is still legible, and less would be guessed at rather than read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchBound:
+    """The most that an engine is given at once; a single page may always be given."""
+
+    pages: int
+    pixels: int
+    """Of all its pages together."""
+    page_pixels: int | None = None
+    """Of a single page; a larger one is shown smaller. None: every page as it is."""
+
+    def __post_init__(self) -> None:
+        if self.pages < 1 or self.pixels < 0 or (self.page_pixels is not None and self.page_pixels < 1):
+            raise ValueError(f"nothing can be read within {self}")
+
+    def at_most(self, pages: int | None) -> "BatchBound":
+        """Return it with no more pages than that; None leaves it."""
+        return self if pages is None else replace(self, pages=min(self.pages, pages))
+
+    def within(self, other: "BatchBound") -> "BatchBound":
+        """Return what keeps to both."""
+        sides = [bound.page_pixels for bound in (self, other) if bound.page_pixels is not None]
+        return BatchBound(
+            pages=min(self.pages, other.pages),
+            pixels=min(self.pixels, other.pixels),
+            page_pixels=min(sides, default=None),
+        )
+
+    def lower(self, *, pages: int, pixels: int) -> "BatchBound | None":
+        """Return the next step down after memory ran out over so many pages of so many pixels together.
+
+        None if there is none: a page alone, which may not be shown any smaller.
+        """
+        if pages > 1:
+            return replace(self, pages=max(1, min(self.pages, pages) // 2), pixels=min(self.pixels, pixels) // 2)
+        half = pixels // 2
+        return replace(self, pages=1, page_pixels=half) if half >= LEAST_PAGE_PIXELS else None
+
+
+ONE_PAGE = BatchBound(pages=1, pixels=0)
