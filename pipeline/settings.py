@@ -182,6 +182,8 @@ class DeviceSettings(_Section):
     """A runner that holds more memory than this after a chunk is replaced before it takes another."""
     baseline_tolerance_bytes: int = Field(default=1024**3, ge=0)
     """A runner that holds this much more after a chunk than when it was warm is replaced as well."""
+    accelerator_tolerance_bytes: int = Field(default=64 * 1024**2, ge=0)
+    """The same for what it holds of an accelerator's memory."""
     sick_after: int = Field(default=3, ge=1)
     """A device whose runner breaks over so many different chunks in a row takes nothing until a probe succeeds."""
     probe_every: Duration = timedelta(seconds=60)

@@ -13,6 +13,7 @@ import structlog
 
 log = structlog.get_logger()
 Item = TypeVar("Item")
+VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 _SHORTEST_NAME = 8
 
 
@@ -23,6 +24,8 @@ class Nvml(Protocol):
 
     def nvmlDeviceGetCount(self) -> int: ...  # noqa: D102, N802 - their names
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Any: ...  # noqa: D102, N802
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> Any: ...  # noqa: D102, N802
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: Any) -> Sequence[Any]: ...  # noqa: D102, N802
     def nvmlDeviceGetUUID(self, handle: Any) -> str: ...  # noqa: D102, N802
     def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any: ...  # noqa: D102, N802
     def nvmlDeviceGetMigMode(self, handle: Any) -> Sequence[int]: ...  # noqa: D102, N802

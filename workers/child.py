@@ -27,6 +27,7 @@ from pipeline.settings import DeviceSettings, Settings, read_settings
 from pipeline.steps.recognise import Recognise
 from pipeline.steps.render import Render
 from workers.consumers import Consumers
+from workers.device_view import view_of
 from workers.runner_process import Patience, RunnerCommand
 from workers.supervisor import MemoryBounds, Supervisor
 from workers.wiring import Wiring
@@ -178,15 +179,21 @@ def _serve_device(state: _State, name: str) -> None:
         ),
         Patience(warm_up=settings.leases.warm_up, stall=settings.leases.stall),
         flush_pages=settings.chunks.flush_pages,
-        bounds=MemoryBounds(
-            most_bytes=settings.devices.max_runner_bytes, tolerance_bytes=settings.devices.baseline_tolerance_bytes
-        ),
+        bounds=_memory_bounds(info, settings.devices),
+        view=view_of(name),
         health=Health(sick_after=settings.devices.sick_after, probe_every=settings.devices.probe_every),
         described=describe,
     )
     # From this thread, the main one: the runner dies with the thread that started it.
-    state.supervisor.start()
+    state.supervisor.attend()
     threading.Thread(target=_keep_device, args=(state, info.id, owner, settings), name="device", daemon=True).start()
+
+
+def _memory_bounds(info: DeviceInfo, devices: DeviceSettings) -> MemoryBounds:
+    of_host, of_accelerator = devices.baseline_tolerance_bytes, devices.accelerator_tolerance_bytes
+    return MemoryBounds(
+        most_bytes=devices.max_runner_bytes, tolerance_bytes=of_host if info.kind == "cpu" else of_accelerator
+    )
 
 
 def _engine_for(info: DeviceInfo, devices: DeviceSettings) -> str:

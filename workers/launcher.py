@@ -14,11 +14,10 @@ import structlog
 from pipeline.embedded.supervisor import ProcessSpec, Supervisor
 from pipeline.logs import configure_logs
 from pipeline.settings import DeviceSettings, Settings, SettingsError, default_home, read_settings
-from workers.accelerators import Nvml, accelerators, load_nvml, names_of
+from workers.accelerators import VISIBLE_VARIABLE, Nvml, accelerators, load_nvml, names_of
 from workers.child import TOTAL_BYTES_VARIABLE
 
 log = structlog.get_logger()
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +32,16 @@ class Served:
 def devices_to_serve(settings: DeviceSettings, environment: Mapping[str, str], nvml: Nvml | None) -> list[Served]:
     """Return the devices of this host: CPU slots, then accelerators, if there is an engine for them."""
     slots = len(os.sched_getaffinity(0)) if settings.cpu_slots is None else settings.cpu_slots
-    served = [Served(name=f"cpu:{index}", environment={_VISIBLE: ""}) for index in range(slots)]
+    served = [Served(name=f"cpu:{index}", environment={VISIBLE_VARIABLE: ""}) for index in range(slots)]
     if settings.accelerator_engine is None:
         return served
     served += [
         Served(name=device.name, environment={TOTAL_BYTES_VARIABLE: str(device.total_bytes)})
         for device in settings.declared
     ]
-    for name, accelerator in names_of(accelerators(nvml, environment.get(_VISIBLE))).items():
+    for name, accelerator in names_of(accelerators(nvml, environment.get(VISIBLE_VARIABLE))).items():
         pinned = {
-            _VISIBLE: accelerator.uuid,
+            VISIBLE_VARIABLE: accelerator.uuid,
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             TOTAL_BYTES_VARIABLE: str(accelerator.total_bytes),
         }

@@ -8,6 +8,8 @@ import os
 import signal
 from pathlib import Path
 
+from pipeline.ports.engines import MemoryReading
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -44,12 +46,21 @@ def lock_device(path: Path) -> int:
     return descriptor
 
 
-def reset_peak_memory() -> None:
-    """Begin a new measurement of peak resident memory, where the kernel allows it."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return
+class ResidentMemory:
+    """MemoryGauge over what the kernel says of this process, for engines that compute in its own memory."""
+
+    def reset(self) -> None:
+        """Begin a new measurement of the peak, where the kernel allows it."""
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")
+
+    def read(self) -> MemoryReading:
+        """Return what is held."""
+        return MemoryReading(held_bytes=resident_bytes(), peak_bytes=_status_bytes("VmHWM"))
+
+    def give_back(self) -> None:
+        """Return what the allocator keeps of freed memory to the system."""
+        give_back_memory()
 
 
 def keep_for_good() -> None:
@@ -69,11 +80,6 @@ def give_back_memory() -> None:
 def resident_bytes() -> int:
     """Return what this process holds in memory now."""
     return _status_bytes("VmRSS")
-
-
-def peak_resident_bytes() -> int:
-    """Return the most this process held since the last reset."""
-    return _status_bytes("VmHWM")
 
 
 def _status_bytes(field: str) -> int:

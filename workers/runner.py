@@ -34,21 +34,20 @@ from pipeline.domain.recognition import PageResult
 from pipeline.domain.serialisation import encode_segment
 from pipeline.engines.registry import create
 from pipeline.logs import configure_logs
-from pipeline.ports.chunks import PageEntry, PageTask
+from pipeline.ports.chunks import Measured, PageEntry, PageTask
 from pipeline.ports.documents import DocumentOpener, OpenDocument
-from pipeline.ports.engines import Recogniser
+from pipeline.ports.engines import MemoryGauge, MemoryReading, Recogniser
 from pipeline.ports.objects import ObjectStore
 from pipeline.settings import Settings, read_settings
 from pipeline.steps.read_chunk import ChunkReader
 from pipeline.steps.read_pages import PageReader, grouped
 from workers.process import (
     DeviceLocked,
+    ResidentMemory,
     die_with_parent,
     give_back_memory,
     keep_for_good,
     lock_device,
-    peak_resident_bytes,
-    reset_peak_memory,
     resident_bytes,
 )
 from workers.protocol import Message, decode, encode, entry_to_json
@@ -123,8 +122,9 @@ class Runner:
 
     def run(self, message: Message) -> None:
         """Read one chunk and say how it ended; errors leave this frame as text, so that they keep nothing alive."""
-        reset_peak_memory()
-        before = resident_bytes()
+        gauge = self.engine.gauge or ResidentMemory()
+        gauge.reset()
+        before = gauge.read()
         failure: dict[str, str] | None = None
         stopped = False
         try:
@@ -136,16 +136,15 @@ class Runner:
         except Exception as error:  # the border of the process: its supervisor decides what follows
             log.exception("chunk_broke", chunk_id=message["chunk_id"])
             failure = {"code": ErrorCode.INTERNAL, "message": f"{type(error).__name__} while reading"}
-        peak = peak_resident_bytes()
-        give_back_memory()
-        measured = {"baseline_bytes": before, "peak_bytes": peak, "after_bytes": resident_bytes()}
+        is_broken = failure is not None and failure["code"] == ErrorCode.DEVICE_BROKEN
+        measured = asdict(_measured(gauge, before, gives_back=not is_broken))
         if failure:
-            self.say("failed", **failure, **measured)
-            if failure["code"] == ErrorCode.DEVICE_BROKEN:
-                # At once: in such a context every call fails or hangs, those that clean up included.
-                os._exit(EXIT_DEVICE_BROKEN)
+            self.say("failed", **failure, measured=measured)
         else:
-            self.say("ended", stopped=stopped, **measured)
+            self.say("ended", stopped=stopped, measured=measured)
+        if is_broken:
+            # At once: in such a context every call fails or hangs, those that clean up included.
+            os._exit(EXIT_DEVICE_BROKEN)
 
     def _read(self, message: Message) -> bool:
         """Read the pages; return whether it was asked to stop before the last."""
@@ -184,6 +183,20 @@ class Runner:
             begun=lambda numbers: self.say("reading", pages=list(numbers)),
             lowered=lambda bound: self.say("lowered", **asdict(bound)),
         )
+
+
+def _measured(gauge: MemoryGauge, before: MemoryReading, *, gives_back: bool) -> Measured:
+    peak = gauge.read()
+    if gives_back:
+        give_back_memory()
+        gauge.give_back()
+    return Measured(
+        baseline_bytes=before.held_bytes,
+        peak_bytes=peak.peak_bytes,
+        after_bytes=gauge.read().held_bytes,
+        reserved_bytes=peak.reserved_bytes,
+        resident_bytes=resident_bytes(),
+    )
 
 
 def _private_stdout() -> BinaryIO:
@@ -228,6 +241,7 @@ def main() -> int:
     inbox = Inbox(sys.stdin.buffer)
     try:
         engine = create(arguments.engine, settings.devices.engine_options.get(arguments.engine, {}))
+        gauge = engine.gauge or ResidentMemory()
         engine.warm_up()
         keep_for_good()
     except PipelineError as error:
@@ -239,8 +253,7 @@ def main() -> int:
         engine=identity.name,
         revision=identity.revision,
         settings_digest=identity.settings_digest,
-        baseline_bytes=resident_bytes(),
-        peak_bytes=peak_resident_bytes(),
+        measured=asdict(_measured(gauge, gauge.read(), gives_back=True)),
     )
     _serve(settings, arguments.folder, engine, inbox, say)
     return 0

@@ -28,11 +28,14 @@ from pipeline.ports.devices import (
     ReadingFailed,
     Tick,
 )
+from workers.device_view import DeviceView
 from workers.protocol import Message, ProtocolError, entry_from_json
 from workers.runner_process import Patience, Runner, RunnerCommand, RunnerGone
 
 log = structlog.get_logger()
 _TICK = timedelta(seconds=0.5)
+_VACANCY_LOOK = timedelta(seconds=0.05)
+"""Between two looks whether the last runner is gone from the device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +43,14 @@ class MemoryBounds:
     """What a runner may hold between two chunks; one that holds more is replaced before it takes another."""
 
     most_bytes: int
+    """Of the host."""
     tolerance_bytes: int
-    """Above what it held when it was warm."""
+    """Above what it held when it was warm, of an accelerator if it has one, else of the host."""
 
     def excess(self, measured: Measured, *, warm_bytes: int) -> int:
         """Return by how much a runner is over its bounds; 0 or less if it is within."""
-        return (
-            0
-            if measured.after_bytes is None
-            else measured.after_bytes - min(self.most_bytes, warm_bytes + self.tolerance_bytes)
-        )
+        over_warm = (measured.after_bytes or 0) - warm_bytes - self.tolerance_bytes
+        return max(over_warm, (measured.resident_bytes or 0) - self.most_bytes)
 
 
 class Supervisor:
@@ -68,6 +69,7 @@ class Supervisor:
         flush_pages: int,
         bounds: MemoryBounds,
         health: Health,
+        view: DeviceView | None = None,
         described: Callable[[EngineIdentity, Measured], None] = lambda _engine, _measured: None,
     ) -> None:
         self._device_id = device_id
@@ -77,6 +79,9 @@ class Supervisor:
         self._flush_pages = flush_pages
         self._bounds = bounds
         self._health = health
+        self._view = view
+        self._idle_bytes: int | None = None
+        self._vacant_by: float | None = None
         self._described = described
         self._identity: EngineIdentity | None = None
         self._warm_bytes = 0
@@ -117,8 +122,11 @@ class Supervisor:
             self._in_use.release()
 
     def start(self) -> None:
-        """Start a runner if there is none, without waiting until it is warm."""
-        if self._runner is None:
+        """Start a runner if there is none and the last one is gone from the device; do not wait until it is warm.
+
+        Raises: TimeoutError, if the device is still held long after.
+        """
+        if self._runner is None and self._is_vacant():
             self._runner = Runner(self._command)
             self._warm_by = time.monotonic() + self._patience.warm_up.total_seconds()
             log.info("runner_started", device=self._device_id, pid=self._runner.pid)
@@ -158,8 +166,11 @@ class Supervisor:
                     self._health = self._health.worked()
                 if isinstance(event, ChunkEnded):
                     ended = True
-                    self._weigh(event.measured)
-                yield event
+                    measured = self._with_used(event.measured)
+                    self._weigh(measured)
+                    yield replace(event, measured=measured)
+                else:
+                    yield event
         except GeneratorExit:
             if not ended:
                 self._settle()
@@ -168,6 +179,7 @@ class Supervisor:
             self._begin_anew()
             raise PipelineError(ErrorCode.PROCESS_DIED, str(error)) from None
         except ReadingFailed as error:
+            error.measured = self._with_used(error.measured)
             if error.code in BREAKS_THE_RUNNER:
                 # What the failed attempt still holds ends with its process; the next one starts from the baseline.
                 self._show(error.measured)
@@ -175,6 +187,26 @@ class Supervisor:
             else:
                 self._weigh(error.measured)
             raise
+
+    def _is_vacant(self) -> bool:
+        """Whether nothing is left on the device of the last runner, which a driver clears away after its death.
+
+        Raises: TimeoutError.
+        """
+        if self._view is None:
+            return True
+        now = time.monotonic()
+        self._vacant_by = self._vacant_by or now + self._patience.gone.total_seconds()
+        holders, used_bytes = self._view.holders(), self._view.used_bytes()
+        if not holders and (self._idle_bytes is None or used_bytes <= self._idle_bytes + self._bounds.tolerance_bytes):
+            self._idle_bytes = used_bytes if self._idle_bytes is None else min(self._idle_bytes, used_bytes)
+            self._vacant_by = None
+            return True
+        if now > self._vacant_by:
+            self._vacant_by = None
+            whose = f"by processes {', '.join(map(str, holders))}" if holders else "by processes that can't be seen"
+            raise TimeoutError(f"{used_bytes} bytes of the device are held {whose}")
+        return False
 
     def stop(self) -> None:
         """Ask the runner to stop at the next page border; it is killed if it does not within the grace time."""
@@ -255,6 +287,9 @@ class Supervisor:
             log.info("runner_outgrown", device=self._device_id, after_bytes=measured.after_bytes, excess_bytes=excess)
             self._begin_anew()
 
+    def _with_used(self, measured: Measured) -> Measured:
+        return replace(measured, used_bytes=self._view.used_bytes()) if self._view else measured
+
     def _show(self, measured: Measured) -> None:
         if self._identity:
             self._described(self._identity, replace(measured, baseline_bytes=self._warm_bytes))
@@ -262,7 +297,8 @@ class Supervisor:
     def _begin_anew(self) -> None:
         """Replace the runner by one that warms up while the next chunk is on its way."""
         self.replace()
-        self.start()
+        with suppress(TimeoutError):
+            self.start()
 
     def _settle(self) -> None:
         """Bring the runner back to a page border, or end it."""
@@ -288,10 +324,13 @@ class Supervisor:
 
         Raises: Transient (`engine_unavailable`).
         """
-        self.start()
         try:
             while not self._is_warm:
-                if not self._hear_of_warmth(_TICK):
+                self.start()
+                if self._runner is None:
+                    time.sleep(_VACANCY_LOOK.total_seconds())
+                    yield
+                elif not self._hear_of_warmth(_TICK):
                     yield
         except (RunnerGone, ProtocolError, TimeoutError) as error:
             self._give_up_warming(error)
@@ -310,9 +349,10 @@ class Supervisor:
         self._identity = EngineIdentity(
             name=message["engine"], revision=message["revision"], settings_digest=message["settings_digest"]
         )
-        self._warm_bytes = message["baseline_bytes"]
+        warm = _measured(message)
+        self._warm_bytes = warm.after_bytes or 0
         self._health = self._health.probed()
-        self._described(self._identity, Measured(baseline_bytes=self._warm_bytes, peak_bytes=message["peak_bytes"]))
+        self._show(warm)
         return True
 
     def _give_up_warming(self, error: Exception) -> None:
@@ -346,9 +386,7 @@ def _event_of(message: Message) -> ReadingEvent:
 
 
 def _measured(message: Message) -> Measured:
-    return Measured(
-        baseline_bytes=message["baseline_bytes"], peak_bytes=message["peak_bytes"], after_bytes=message["after_bytes"]
-    )
+    return Measured(**message["measured"])
 
 
 def _now() -> datetime:

@@ -5,6 +5,7 @@ tables changes the chunk first and joins the others to what that returned, so th
 the job's row, for which chunks compete, has a statement of its own.
 """
 
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import (
@@ -32,6 +33,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from pipeline.adapters.conditions import HELD_JOB, NOW
 from pipeline.adapters.tables import Chunk, ChunkAttempt, Job, Page
 from pipeline.domain.states import AttemptOutcome, ChunkState, JobState
+from pipeline.ports.chunks import Measured
 
 _CHUNK, _JOB = bindparam("of_chunk", type_=Uuid), bindparam("of_job", type_=Uuid)
 _ATTEMPT, _LEASE = bindparam("of_attempt", type_=Integer), bindparam("of_lease", type_=Interval)
@@ -155,9 +157,7 @@ _ended = (
     .values(
         ended_at=NOW,
         outcome=AttemptOutcome.DONE,
-        baseline_bytes=bindparam("baseline_bytes"),
-        peak_bytes=bindparam("peak_bytes"),
-        after_bytes=bindparam("after_bytes"),
+        **{field.name: bindparam(field.name) for field in fields(Measured)},
     )
 )
 FINISH = select(_without_outcome(_left, Page.number).label("missing")).select_from(_left).add_cte(_ended.cte("ended"))

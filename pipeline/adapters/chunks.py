@@ -5,6 +5,7 @@ Locks are taken in one order everywhere, the chunk's row before its job's, so th
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, assert_never
 from uuid import UUID
@@ -96,11 +97,7 @@ class PostgresChunkMoves:
 
     def finish(self, claim: ChunkClaim, measured: Measured) -> None:
         """End the chunk as done; if it was its job's last, the job's merge is due."""
-        values = self._values(claim) | {
-            "baseline_bytes": measured.baseline_bytes,
-            "peak_bytes": measured.peak_bytes,
-            "after_bytes": measured.after_bytes,
-        }
+        values = self._values(claim) | asdict(measured)
         with transaction(self._engine) as connection:
             row = _held(claim, connection.execute(statements.FINISH, values))
             if row.missing:
@@ -220,9 +217,7 @@ def _end_attempt(
             outcome=outcome,
             error_code=error.code if error else None,
             error_detail=error.message if error else None,
-            baseline_bytes=measured.baseline_bytes,
-            peak_bytes=measured.peak_bytes,
-            after_bytes=measured.after_bytes,
+            **asdict(measured),
         )
     )
 

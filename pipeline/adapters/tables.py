@@ -231,10 +231,18 @@ class ChunkAttempt(Base):
     error_detail: Mapped[str | None]
     pages_done: Mapped[int] = mapped_column(server_default=text("0"))
     baseline_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    """Memory of the runner before the chunk: resident on a CPU, of the device on an accelerator."""
+    """Memory of the runner before the chunk: in use on an accelerator, else resident."""
     peak_bytes: Mapped[int | None] = mapped_column(BigInteger)
     after_bytes: Mapped[int | None] = mapped_column(BigInteger)
     """When it had given back what it could."""
+    reserved_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """The most that its allocator kept of an accelerator."""
+    used_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """Of the accelerator afterwards, by all processes."""
+    resident_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """Of the host afterwards."""
+    planned_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """What its largest batch was expected to take at its peak."""
 
 
 class Page(Base):

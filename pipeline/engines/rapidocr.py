@@ -48,6 +48,10 @@ class RapidOcrEngine:
         """Return what it is, with the runtime that it settled on. Raises: Transient (`engine_unavailable`)."""
         return self._load().identity
 
+    @property
+    def gauge(self) -> None:
+        """Return that it has no accelerator."""
+
     def warm_up(self) -> None:
         """Load the networks and read a page of the usual size; calling twice is safe.
 

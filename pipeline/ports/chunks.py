@@ -57,12 +57,20 @@ class Hold(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Memory of a runner around one chunk, bytes."""
+    """Memory of a runner around one chunk, bytes: what it has in use of an accelerator, else its resident memory."""
 
     baseline_bytes: int | None = None
     peak_bytes: int | None = None
     after_bytes: int | None = None
     """When it had given back what it could."""
+    reserved_bytes: int | None = None
+    """The most that its allocator kept of an accelerator."""
+    used_bytes: int | None = None
+    """Of the accelerator afterwards, by all processes, as its driver says."""
+    resident_bytes: int | None = None
+    """Of the host afterwards."""
+    planned_bytes: int | None = None
+    """What the largest batch was expected to take at its peak, the engine itself included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

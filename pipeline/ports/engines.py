@@ -30,6 +30,30 @@ class ReadPage:
     """How far clockwise the page had to be turned to be read; polygons lie on the page as given all the same."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryReading:
+    """What a process holds of what its engine computes in, bytes."""
+
+    held_bytes: int
+    peak_bytes: int
+    """The most since the last reset."""
+    reserved_bytes: int | None = None
+    """The most that its allocator kept of an accelerator, in use or not."""
+
+
+class MemoryGauge(Protocol):
+    """Measures the memory of an accelerator that this process computes on."""
+
+    def reset(self) -> None:
+        """Begin a new measurement of the peak."""
+
+    def read(self) -> MemoryReading:
+        """Return what is held."""
+
+    def give_back(self) -> None:
+        """Return what is kept of freed memory to the device."""
+
+
 class Recogniser(Protocol):
     """Turns page images into lines of text. Lives in the process that owns the device."""
 
@@ -44,6 +68,10 @@ class Recogniser(Protocol):
     @property
     def batch(self) -> BatchBound:
         """Return how much it takes at once."""
+
+    @property
+    def gauge(self) -> MemoryGauge | None:
+        """Return what measures its accelerator; None where it has none, and its memory is that of the process."""
 
     def warm_up(self) -> None:
         """Load the weights and read a page, so that the first real one is not slower than the rest.

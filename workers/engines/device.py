@@ -1,11 +1,13 @@
 """Which device the engines of this process compute on, and in what precision."""
 
+import gc
 import os
 from collections.abc import Iterable
 
 import torch
 
 from pipeline.domain.errors import ErrorCode, RecognitionFailed
+from pipeline.ports.engines import MemoryReading
 
 NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
@@ -36,3 +38,32 @@ def give_back(device: torch.device, outcomes: Iterable[object]) -> None:
         isinstance(outcome, RecognitionFailed) and outcome.code is ErrorCode.OUT_OF_MEMORY for outcome in outcomes
     ):
         torch.cuda.empty_cache()
+
+
+class CudaMemory:
+    """MemoryGauge over what torch's allocator says."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def reset(self) -> None:
+        """Begin a new measurement of the peak."""
+        torch.cuda.reset_peak_memory_stats(self._device)
+
+    def read(self) -> MemoryReading:
+        """Return what is held."""
+        return MemoryReading(
+            held_bytes=torch.cuda.memory_allocated(self._device),
+            peak_bytes=torch.cuda.max_memory_allocated(self._device),
+            reserved_bytes=torch.cuda.max_memory_reserved(self._device),
+        )
+
+    def give_back(self) -> None:
+        """Return what is kept of freed memory to the device."""
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def gauge_of(device: torch.device) -> CudaMemory | None:
+    """Return what measures a device's memory; None for the CPU, whose memory is the process's."""
+    return CudaMemory(device) if device.type == "cuda" else None

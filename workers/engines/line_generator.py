@@ -26,8 +26,8 @@ from pipeline.engines.ppocr.reader import cut
 from pipeline.engines.ppocr.runtime import FloatArray, Nets
 from pipeline.engines.ppocr.weights import installed_folder, verified_weights
 from pipeline.ports.documents import PageImage, Pixels
-from pipeline.ports.engines import ReadPage, Reads
-from workers.engines.device import NAMES, give_back, precision_of, this_device
+from pipeline.ports.engines import MemoryGauge, ReadPage, Reads
+from workers.engines.device import NAMES, gauge_of, give_back, precision_of, this_device
 from workers.engines.ppocr_torch import MOST_PIXELS, given, loaded_nets
 
 NAME = "transformers"
@@ -82,6 +82,11 @@ class LineGeneratorEngine:
     def identity(self) -> EngineIdentity:
         """Return what it is, with the hash of its weights. Raises: Transient (`engine_unavailable`)."""
         return self._load().identity
+
+    @property
+    def gauge(self) -> MemoryGauge | None:
+        """Return what measures its accelerator."""
+        return gauge_of(self._device)
 
     def warm_up(self) -> None:
         """Load the model and read an empty line; calling twice is safe. Raises: Transient (`engine_unavailable`)."""

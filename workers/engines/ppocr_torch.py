@@ -17,8 +17,8 @@ from pipeline.engines.ppocr.pages import check, read_pages, settings_digest
 from pipeline.engines.ppocr.runtime import Answer, Best, FloatArray, Net, Nets
 from pipeline.engines.ppocr.weights import REVISION, Weights, installed_folder, verified_weights
 from pipeline.ports.documents import PageImage
-from pipeline.ports.engines import ReadPage, Reads
-from workers.engines.device import NAMES, give_back, precision_of, this_device
+from pipeline.ports.engines import MemoryGauge, ReadPage, Reads
+from workers.engines.device import NAMES, gauge_of, give_back, precision_of, this_device
 from workers.engines.ppocr_weights import detector, recogniser
 
 NAME = "ppocr-torch"
@@ -63,6 +63,11 @@ class PpocrTorchEngine:
         """Return what it is, with what computes it."""
         runtime = f"torch-{version('torch')}-{self._device.type}-{NAMES[self._precision]}"
         return EngineIdentity(name=NAME, revision=f"{REVISION}-{runtime}", settings_digest=settings_digest())
+
+    @property
+    def gauge(self) -> MemoryGauge | None:
+        """Return what measures its accelerator."""
+        return gauge_of(self._device)
 
     def warm_up(self) -> None:
         """Load the networks and read a page of the usual size; calling twice is safe.
