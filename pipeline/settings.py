@@ -188,6 +188,8 @@ class DeviceSettings(_Section):
     """A device whose runner breaks over so many different chunks in a row takes nothing until a probe succeeds."""
     probe_every: Duration = timedelta(seconds=60)
     """How often a sick device is tried with a new runner, which reads a page of its own."""
+    keep_bounds: Duration = timedelta(hours=1)
+    """How long batches stay as small as sufficed when memory ran out."""
     lock_folder: Path = Field(default_factory=lambda: default_home() / "locks")
     """Where workers of this host lock their devices; one folder for all that share a device."""
     temporary_folder: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"muniment-{os.getuid()}")

@@ -96,19 +96,19 @@ def _found(nvml: Nvml) -> Iterator[Accelerator]:
 
 
 def _is_cut_up(nvml: Nvml, gpu: Any) -> bool:
-    modes = _unless_unsupported(nvml, partial(nvml.nvmlDeviceGetMigMode, gpu))
+    modes = unless_unsupported(nvml, partial(nvml.nvmlDeviceGetMigMode, gpu))
     return modes is not None and modes[0] == 1
 
 
 def _slices(nvml: Nvml, gpu: Any) -> list[Any]:
     numbers = range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu))
     handles = [
-        _unless_unsupported(nvml, partial(nvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu, number)) for number in numbers
+        unless_unsupported(nvml, partial(nvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu, number)) for number in numbers
     ]
     return [handle for handle in handles if handle is not None]
 
 
-def _unless_unsupported(nvml: Nvml, ask: Callable[[], Item]) -> Item | None:
+def unless_unsupported(nvml: Nvml, ask: Callable[[], Item]) -> Item | None:
     """Return the answer; None where this GPU has no such thing, which NVML says by an error."""
     try:
         return ask()

@@ -20,6 +20,7 @@ from pipeline.domain.document import Lane
 from pipeline.domain.errors import PipelineError
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.states import DeviceState
+from pipeline.engines.registry import memory_of
 from pipeline.logs import configure_logs
 from pipeline.ports.chunks import Measured
 from pipeline.ports.devices import DeviceInfo, Standing
@@ -27,6 +28,7 @@ from pipeline.settings import DeviceSettings, Settings, read_settings
 from pipeline.steps.recognise import Recognise
 from pipeline.steps.render import Render
 from workers.consumers import Consumers
+from workers.device_budget import DeviceBudget
 from workers.device_view import view_of
 from workers.runner_process import Patience, RunnerCommand
 from workers.supervisor import MemoryBounds, Supervisor
@@ -68,10 +70,13 @@ def device_lock(devices: DeviceSettings, name: str) -> Path:
     return devices.lock_folder / f"{name}.worker.lock"
 
 
-def device_info(name: str) -> DeviceInfo:
+def device_info(name: str, devices: DeviceSettings) -> DeviceInfo:
     """Return the device that a worker of this host serves under this name."""
     kind = name.partition(":")[0]
-    lanes = (Lane.CPU, Lane.GPU) if kind == "cpu" else (Lane.GPU,)
+    lanes: tuple[Lane, ...] = (Lane.CPU,) if kind == "cpu" else (Lane.GPU,)
+    if kind == "cpu" and devices.accelerator_engine is None:
+        # Where accelerators have an engine of their own, a document that waits for one is not to be read by two.
+        lanes = (Lane.CPU, Lane.GPU)
     total = os.environ.get(TOTAL_BYTES_VARIABLE) if kind != "cpu" else None
     return DeviceInfo(
         host=socket.gethostname(), name=name, kind=kind, lanes=lanes, total_bytes=int(total) if total else None
@@ -121,7 +126,7 @@ def end() -> None:
         devices = _state.wiring.settings.devices
         name = os.environ[DEVICE_VARIABLE]
         try:
-            _state.wiring.devices.release(device_info(name).id, device_owner(devices, name))
+            _state.wiring.devices.release(device_info(name, devices).id, device_owner(devices, name))
         except PipelineError as error:
             log.warning("device_not_released", detail=error.message)
 
@@ -159,7 +164,7 @@ def _begun() -> _State:
 
 def _serve_device(state: _State, name: str) -> None:
     settings = state.wiring.settings
-    info, owner = device_info(name), device_owner(settings.devices, name)
+    info, owner = device_info(name, settings.devices), device_owner(settings.devices, name)
     devices = state.wiring.devices
     if devices.acquire(info, owner) is Standing.DRAIN:
         state.asked_to_drain.set()
@@ -181,6 +186,12 @@ def _serve_device(state: _State, name: str) -> None:
         flush_pages=settings.chunks.flush_pages,
         bounds=_memory_bounds(info, settings.devices),
         view=view_of(name),
+        budget=DeviceBudget(
+            device=f"{info.kind} {info.total_bytes or ''}".strip(),
+            total_bytes=info.total_bytes,
+            model_of=lambda engine: memory_of(engine, settings.devices.engine_options.get(engine, {})),
+            learnt=state.wiring.engine_memory,
+        ),
         health=Health(sick_after=settings.devices.sick_after, probe_every=settings.devices.probe_every),
         described=describe,
     )

@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from pipeline.engines.simulated import Simulation
-from workers.accelerators import VISIBLE_VARIABLE, Nvml, load_nvml
+from workers.accelerators import VISIBLE_VARIABLE, Nvml, load_nvml, unless_unsupported
 
 
 class DeviceView(Protocol):
@@ -14,24 +15,27 @@ class DeviceView(Protocol):
     def holders(self) -> tuple[int, ...]:
         """Return the processes that compute on it, as far as they can be seen from here."""
 
-    def used_bytes(self) -> int:
-        """Return what all processes hold of its memory together, those included that can't be seen from here."""
+    def used_bytes(self) -> int | None:
+        """Return what all processes hold of its memory, those included that can't be seen; None if nobody can tell."""
 
 
 class NvmlView:
     """DeviceView over NVML."""
 
     def __init__(self, nvml: Nvml, uuid: str) -> None:
+        """Raises: the module's NVMLError, if there is no such device."""
         self._nvml = nvml
         self._handle: Any = nvml.nvmlDeviceGetHandleByUUID(uuid)
 
     def holders(self) -> tuple[int, ...]:
         """Return the processes with a compute context; those of other containers may be missing."""
-        return tuple(sorted(entry.pid for entry in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)))
+        found = unless_unsupported(self._nvml, partial(self._nvml.nvmlDeviceGetComputeRunningProcesses, self._handle))
+        return tuple(sorted(entry.pid for entry in found or ()))
 
-    def used_bytes(self) -> int:
+    def used_bytes(self) -> int | None:
         """Return what the driver counts as used."""
-        return int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used)
+        memory = unless_unsupported(self._nvml, partial(self._nvml.nvmlDeviceGetMemoryInfo, self._handle))
+        return None if memory is None else int(memory.used)
 
 
 def view_of(name: str, environment: Mapping[str, str] = os.environ) -> DeviceView | None:

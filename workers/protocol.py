@@ -8,7 +8,7 @@ from pipeline.domain.recognition import Flag, PageOutcome
 from pipeline.domain.serialisation import flag_from_json, flag_to_json
 from pipeline.ports.chunks import PageEntry
 
-VERSION = 3
+VERSION = 4
 MAX_LINE_BYTES = 1024 * 1024
 Message = NewType("Message", dict[str, Any])
 

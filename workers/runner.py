@@ -28,6 +28,7 @@ from pipeline.adapters.original_cache import OriginalCache
 from pipeline.adapters.rendered_pages import RenderedPages
 from pipeline.adapters.smaller_pages import smaller
 from pipeline.domain import keys
+from pipeline.domain.batches import BatchBound
 from pipeline.domain.document import ChunkId, JobId, PageClass
 from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.recognition import PageResult
@@ -126,9 +127,9 @@ class Runner:
         gauge.reset()
         before = gauge.read()
         failure: dict[str, str] | None = None
-        stopped = False
+        end: dict[str, object] = {}
         try:
-            stopped = self._read(message)
+            end = self._read(message)
         except PipelineError as error:
             failure = {"code": error.code, "message": error.message}
         except MemoryError:
@@ -141,13 +142,13 @@ class Runner:
         if failure:
             self.say("failed", **failure, measured=measured)
         else:
-            self.say("ended", stopped=stopped, measured=measured)
+            self.say("ended", **end, measured=measured)
         if is_broken:
             # At once: in such a context every call fails or hangs, those that clean up included.
             os._exit(EXIT_DEVICE_BROKEN)
 
-    def _read(self, message: Message) -> bool:
-        """Read the pages; return whether it was asked to stop before the last."""
+    def _read(self, message: Message) -> dict[str, object]:
+        """Read the pages; say whether it was asked to stop before the last, and how large its largest batch was."""
         path = self.originals.path(message["sha256"], message["size_bytes"])
         tasks = [PageTask(number=number, page_class=PageClass(kind)) for number, kind in message["pages"]]
         job_id, chunk_id = JobId(UUID(message["job_id"])), ChunkId(UUID(message["chunk_id"]))
@@ -160,7 +161,7 @@ class Runner:
                 self.objects.put(key, encode_segment(group), media_type=SEGMENT_MEDIA_TYPE)
                 self.say("pages", pages=[entry_to_json(entry_of(page, key)) for page in group])
                 finished += len(group)
-        return finished < len(tasks)
+        return {"stopped": finished < len(tasks), "batch_pixels": reader.largest_pixels}
 
     def _reader(self, message: Message, document: OpenDocument) -> ChunkReader:
         chunk_id = ChunkId(UUID(message["chunk_id"]))
@@ -177,7 +178,7 @@ class Runner:
         return ChunkReader(
             pages=pages,
             engine=self.engine,
-            bound=self.engine.batch.at_most(message["batch_pages"]),
+            bound=self.engine.batch.within(BatchBound(**message["bound"])) if message["bound"] else self.engine.batch,
             smaller=smaller,
             stopped=self.stop.is_set,
             begun=lambda numbers: self.say("reading", pages=list(numbers)),

@@ -8,12 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from pipeline.domain.batches import BatchBound
+from pipeline.domain.batches import ANY, BatchBound
 from pipeline.domain.device_health import BREAKS_THE_RUNNER, Health
 from pipeline.domain.errors import ErrorCode, PipelineError, Transient
 from pipeline.domain.recognition import EngineIdentity
@@ -28,6 +28,7 @@ from pipeline.ports.devices import (
     ReadingFailed,
     Tick,
 )
+from workers.device_budget import DeviceBudget, class_of
 from workers.device_view import DeviceView
 from workers.protocol import Message, ProtocolError, entry_from_json
 from workers.runner_process import Patience, Runner, RunnerCommand, RunnerGone
@@ -70,6 +71,7 @@ class Supervisor:
         bounds: MemoryBounds,
         health: Health,
         view: DeviceView | None = None,
+        budget: DeviceBudget | None = None,
         described: Callable[[EngineIdentity, Measured], None] = lambda _engine, _measured: None,
     ) -> None:
         self._device_id = device_id
@@ -80,6 +82,7 @@ class Supervisor:
         self._bounds = bounds
         self._health = health
         self._view = view
+        self._budget = budget
         self._idle_bytes: int | None = None
         self._vacant_by: float | None = None
         self._described = described
@@ -158,17 +161,20 @@ class Supervisor:
 
     def _read(self, chunk: ClaimedChunk) -> Generator[ReadingEvent, None, None]:
         ended = False
+        lowered: BatchBound | None = None
         try:
             yield from self._switch(chunk)
             self._send(chunk)
             for event in self._events():
                 if isinstance(event, PagesFinished):
                     self._health = self._health.worked()
+                if isinstance(event, BatchLowered):
+                    lowered = event.bound
                 if isinstance(event, ChunkEnded):
                     ended = True
-                    measured = self._with_used(event.measured)
-                    self._weigh(measured)
-                    yield replace(event, measured=measured)
+                    known = self._learn(chunk, event, lowered)
+                    self._weigh(known.measured)
+                    yield known
                 else:
                     yield event
         except GeneratorExit:
@@ -198,8 +204,9 @@ class Supervisor:
         now = time.monotonic()
         self._vacant_by = self._vacant_by or now + self._patience.gone.total_seconds()
         holders, used_bytes = self._view.holders(), self._view.used_bytes()
-        if not holders and (self._idle_bytes is None or used_bytes <= self._idle_bytes + self._bounds.tolerance_bytes):
-            self._idle_bytes = used_bytes if self._idle_bytes is None else min(self._idle_bytes, used_bytes)
+        idle_bytes = used_bytes if self._idle_bytes is None else self._idle_bytes
+        if not holders and (used_bytes or 0) <= (idle_bytes or 0) + self._bounds.tolerance_bytes:
+            self._idle_bytes = idle_bytes
             self._vacant_by = None
             return True
         if now > self._vacant_by:
@@ -242,6 +249,9 @@ class Supervisor:
     def _send(self, chunk: ClaimedChunk) -> None:
         # After a failure each page is read and put away by itself, so that the one at fault stands alone at once.
         is_first = chunk.attempts == Attempts()
+        bound = self._bound(chunk)
+        if not is_first:
+            bound = (bound or ANY).at_most(1)
         dpi = chunk.options.get("dpi")
         self._warm_runner().say(
             "chunk",
@@ -254,8 +264,21 @@ class Supervisor:
             dpi=dpi,
             rendered_ahead=chunk.lane.renders_ahead,
             flush_pages=self._flush_pages if is_first else 1,
-            batch_pages=None if is_first else 1,
+            bound=asdict(bound) if bound else None,
         )
+
+    def _bound(self, chunk: ClaimedChunk) -> BatchBound | None:
+        if self._budget is None or self._identity is None:
+            return None
+        return self._budget.bound(self._identity, class_of(chunk.pages))
+
+    def _learn(self, chunk: ClaimedChunk, ended: ChunkEnded, lowered: BatchBound | None) -> ChunkEnded:
+        """Return the end with all that is known of its memory, having learnt from it."""
+        measured = self._with_used(ended.measured)
+        if self._budget and self._identity:
+            measured = self._budget.with_plan(self._identity, measured, ended.batch_pixels)
+            self._budget.learn(self._identity, class_of(chunk.pages), measured, lowered)
+        return replace(ended, measured=measured)
 
     def _events(self) -> Generator[ReadingEvent, None, None]:
         progressed = time.monotonic()
@@ -378,7 +401,9 @@ def _event_of(message: Message) -> ReadingEvent:
         case "pages":
             return PagesFinished(pages=tuple(entry_from_json(row) for row in message["pages"]))
         case "ended":
-            return ChunkEnded(stopped=message["stopped"], measured=_measured(message))
+            return ChunkEnded(
+                stopped=message["stopped"], measured=_measured(message), batch_pixels=message["batch_pixels"]
+            )
         case "failed":
             raise ReadingFailed(ErrorCode(message["code"]), message["message"], _measured(message))
         case kind:

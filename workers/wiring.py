@@ -16,12 +16,15 @@ from pipeline.adapters.devices import PostgresDevices
 from pipeline.adapters.documents.inspection import BoundedInspector
 from pipeline.adapters.documents.rendering import BoundedRenderer
 from pipeline.adapters.documents.sniff import media_type_of
+from pipeline.adapters.engine_memory import PostgresEngineMemory
 from pipeline.adapters.jobs import PostgresJobSteps
 from pipeline.adapters.ledger import PostgresLedger
 from pipeline.adapters.objects import S3Objects
 from pipeline.adapters.sweeps import PostgresSweeps
 from pipeline.adapters.writers import OUTPUTS
+from pipeline.domain.pixel_memory import BatchModel
 from pipeline.domain.retry import AttemptLimits
+from pipeline.engines.registry import memory_of
 from pipeline.engines.registry import names as engine_names
 from pipeline.ports.jobs import QueueBounds
 from pipeline.settings import Settings, SettingsError
@@ -87,6 +90,11 @@ class Wiring:
         return PostgresLedger(self.engine)
 
     @cached_property
+    def engine_memory(self) -> PostgresEngineMemory:
+        """Return what has been learnt of the memory that engines take."""
+        return PostgresEngineMemory(self.engine, keep_bounds=self.settings.devices.keep_bounds)
+
+    @cached_property
     def devices(self) -> PostgresDevices:
         """Return the device rows."""
         return PostgresDevices(self.engine, lease=self.settings.leases.device)
@@ -148,7 +156,14 @@ class Wiring:
             ),
             queue=self.queue_bounds,
             renew_every=self._renew_every,
+            memory_of=self._memory_of,
         )
+
+    def _memory_of(self, engine: str | None) -> tuple[BatchModel, float] | None:
+        devices = self.settings.devices
+        name = engine or devices.accelerator_engine or devices.engine
+        model = memory_of(name, devices.engine_options.get(name, {}))
+        return None if model is None else (model, self.engine_memory.correction(name))
 
     @property
     def merge(self) -> Merge:

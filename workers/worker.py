@@ -41,7 +41,7 @@ def run(settings: Settings, known: argparse.Namespace) -> None:
         descriptor = lock_device(child.device_lock(settings.devices, known.device))
         os.set_inheritable(descriptor, True)
         os.environ[child.DEVICE_VARIABLE] = known.device
-        queues = queues or ",".join(child.device_info(known.device).lanes)
+        queues = queues or ",".join(child.device_info(known.device, settings.devices).lanes)
         concurrency = 1
     os.environ[child.QUEUES_VARIABLE] = queues
     configure_logs(settings.log, worker=name)

@@ -1,4 +1,4 @@
-"""What an attempt at a chunk took of its device and of its host, beside what it was expected to take."""
+"""What an attempt at a chunk took of its device and of its host, what was expected, and what was learnt of both."""
 
 from alembic import op
 
@@ -13,6 +13,23 @@ ALTER TABLE chunk_attempt
     ADD COLUMN used_bytes BIGINT,
     ADD COLUMN resident_bytes BIGINT,
     ADD COLUMN planned_bytes BIGINT;
+
+CREATE TABLE engine_memory (
+    engine TEXT NOT NULL,
+    revision TEXT NOT NULL,
+    device TEXT NOT NULL,
+    page_class TEXT NOT NULL,
+    pages INTEGER,
+    pixels BIGINT,
+    page_pixels BIGINT,
+    lowered_at TIMESTAMP WITH TIME ZONE,
+    correction DOUBLE PRECISION,
+    updated_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    PRIMARY KEY (engine, revision, device, page_class),
+    CONSTRAINT engine_memory_bound_whole CHECK (
+        (pages IS NULL) = (lowered_at IS NULL) AND (pixels IS NULL) = (lowered_at IS NULL)),
+    CONSTRAINT engine_memory_correction_positive CHECK (correction > 0)
+);
 """
 
 

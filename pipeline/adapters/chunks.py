@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, Result, func, insert, select, update
 from pipeline.adapters import chunk_statements as statements
 from pipeline.adapters.conditions import NOW
 from pipeline.adapters.database import transaction
+from pipeline.adapters.events import note
 from pipeline.adapters.jobs import attempts_of
 from pipeline.adapters.tables import Chunk, ChunkAttempt, Job, Page
 from pipeline.domain.document import ChunkId, JobId, Lane, PageClass, PageRange, chunk_id
@@ -94,6 +95,11 @@ class PostgresChunkMoves:
                     f"job {claim.job_id}: of pages {numbers} only {row.pages} had no outcome yet",
                 )
             return _hold(row)
+
+    def note(self, claim: ChunkClaim, kind: str, **detail: object) -> None:
+        """Write down on the job's trail what no move says."""
+        with transaction(self._engine) as connection:
+            note(connection, kind, claim.job_id, claim.chunk_id, attempt=claim.attempt, **detail)
 
     def finish(self, claim: ChunkClaim, measured: Measured) -> None:
         """End the chunk as done; if it was its job's last, the job's merge is due."""

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Engine, Update, func, insert, literal, or_, s
 
 from pipeline.adapters.conditions import HELD_JOB, NOW
 from pipeline.adapters.database import transaction
+from pipeline.adapters.events import note
 from pipeline.adapters.tables import Chunk, Job, Page, Tenant
 from pipeline.domain.document import JobId, PlannedChunk, chunk_id
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected, StaleMove
@@ -137,6 +138,11 @@ class PostgresJobSteps:
             error_code=error.code if error else None,
             error_detail=error.message if error else None,
         )
+
+    def note(self, claim: JobClaim, kind: str, **detail: object) -> None:
+        """Write down on the job's trail what no move says."""
+        with transaction(self._engine) as connection:
+            note(connection, kind, claim.job_id, None, **detail)
 
     def put_back(self, claim: JobClaim, error: PipelineError, after: timedelta) -> None:
         """Give the step up for now; the attempt is counted."""

@@ -316,6 +316,33 @@ class Device(Base):
     updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
 
 
+class EngineMemory(Base):
+    """What has been learnt of the memory that an engine takes, on devices of a kind and size, for a class of pages."""
+
+    __tablename__ = "engine_memory"
+    __table_args__ = (
+        CheckConstraint(
+            "(pages IS NULL) = (lowered_at IS NULL) AND (pixels IS NULL) = (lowered_at IS NULL)",
+            name="engine_memory_bound_whole",
+        ),
+        CheckConstraint("correction > 0", name="engine_memory_correction_positive"),
+    )
+
+    engine: Mapped[str] = mapped_column(primary_key=True)
+    revision: Mapped[str] = mapped_column(primary_key=True)
+    device: Mapped[str] = mapped_column(primary_key=True)
+    """Kind and size, `cuda 25757220864`."""
+    page_class: Mapped[str] = mapped_column(primary_key=True)
+    pages: Mapped[int | None]
+    """Of a batch that sufficed when memory last ran out, as the two that follow."""
+    pixels: Mapped[int | None] = mapped_column(BigInteger)
+    page_pixels: Mapped[int | None] = mapped_column(BigInteger)
+    lowered_at: Mapped[datetime | None]
+    correction: Mapped[float | None]
+    """How much more a batch takes than was planned."""
+    updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
 class Tenant(Base):
     """Whose jobs they are; a row comes with a tenant's first job."""
 

@@ -49,3 +49,5 @@ class BatchBound:
 
 
 ONE_PAGE = BatchBound(pages=1, pixels=0)
+ANY = BatchBound(pages=10**6, pixels=10**12)
+"""More than any engine takes."""

@@ -4,12 +4,18 @@
 device does not end each one with a part of a group.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from pipeline.domain.memory import MARGIN, DType, Fit, Workload, budget
+from pipeline.domain.batches import LEAST_PAGE_PIXELS
+from pipeline.domain.document import PageClass, PageFacts
+from pipeline.domain.memory import MARGIN, DoesNotFit, DType, Fit, Workload, budget
 from pipeline.domain.model_shapes import Config
-from pipeline.domain.pixel_memory import PixelModel
+from pipeline.domain.pixel_memory import BatchModel, PixelModel
+
+_SEEN = frozenset({PageClass.SCAN, PageClass.MIXED})
+"""Pages that an engine looks at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +83,33 @@ def plan_images(
     return ImageChunk(
         pages=_whole_groups(batch, time), batch=batch, pixels=model.pixel_budget(free_bytes, margin=margin)
     )
+
+
+def chunk_pages(
+    engine: BatchModel, totals: Sequence[int], facts: Sequence[PageFacts], *, time: ChunkTime, correction: float = 1.0
+) -> int:
+    """Return how many pages a chunk has at most: as many whole batches as the time allows.
+
+    Planned for a page of the middle size, and for the smallest of the devices that can read a page at all; larger pages
+    make smaller batches there.
+
+    Args: totals are the sizes of the devices that may take it, in bytes.
+    Raises: DoesNotFit, if none of them can read a page, however small it is shown.
+    """
+    model = engine.model.corrected(correction)
+    model.batch(max(totals), pixels=LEAST_PAGE_PIXELS)
+    smallest = min(total for total in totals if _fits(model, total))
+    sizes = sorted(round(page.megapixels * 1e6) for page in facts if page.page_class in _SEEN)
+    middle = max(1, sizes[len(sizes) // 2]) if sizes else LEAST_PAGE_PIXELS
+    shown = min(middle, model.pixel_budget(smallest))
+    return plan_images(model, smallest, page_pixels=shown, max_batch=engine.pages, time=time).pages
+
+
+def _fits(model: PixelModel, total_bytes: int) -> bool:
+    try:
+        return model.batch(total_bytes, pixels=LEAST_PAGE_PIXELS) > 0
+    except DoesNotFit:
+        return False
 
 
 def _whole_groups(together: int, time: ChunkTime) -> int:

@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 from pipeline.domain.errors import Transient
+from pipeline.domain.pixel_memory import BatchModel
 from pipeline.engines.ppocr.weights import REVISION, installed_folder, verified_weights
 from pipeline.ports.engines import EngineOptions, EnginePlugin, Reads, Recogniser
 
@@ -56,6 +57,12 @@ def _simulated(options: EngineOptions) -> Recogniser:
     return SimulatedEngine(Simulation.from_environment())
 
 
+def _simulated_memory(_options: EngineOptions) -> BatchModel | None:
+    from pipeline.engines.simulated import Simulation
+
+    return Simulation.from_environment().memory()
+
+
 RAPIDOCR = EnginePlugin(
     name="rapidocr",
     reads=Reads.PAGE,
@@ -73,4 +80,5 @@ SIMULATED = EnginePlugin(
     revision="1",
     missing=lambda _options: None,
     create=_simulated,
+    memory=_simulated_memory,
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
 from pipeline.domain.errors import ErrorCode, PipelineError
+from pipeline.domain.pixel_memory import BatchModel
 from pipeline.ports.engines import EngineOptions, EnginePlugin, Recogniser
 
 GROUP = "muniment.engines"
@@ -69,6 +70,14 @@ def create(name: str, options: EngineOptions) -> Recogniser:
         return plugin.create(options)
     except (ImportError, ValueError) as error:
         raise _unavailable(f"engine {name} can't be made: {error}") from error
+
+
+def memory_of(name: str, options: EngineOptions) -> BatchModel | None:
+    """Return what an engine takes of an accelerator, if that can be said before it is loaded, and if there is one."""
+    try:
+        return find(name).memory(options)
+    except (PipelineError, ValueError):
+        return None  # whoever makes it says what is wrong
 
 
 def _offered() -> dict[str, EntryPoint]:

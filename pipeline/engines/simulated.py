@@ -27,6 +27,7 @@ from pathlib import Path
 
 from pipeline.domain.batches import BatchBound
 from pipeline.domain.errors import ErrorCode, RecognitionFailed
+from pipeline.domain.pixel_memory import BatchModel, PixelModel
 from pipeline.domain.recognition import EngineIdentity, Line
 from pipeline.engines.failures import failure_of
 from pipeline.engines.simulated_device import SimulatedDevice, SimulatedMemoryError, Tensor
@@ -50,8 +51,15 @@ class Accelerator:
     model_bytes: int
     bytes_per_pixel: float
     """Of all pages that are read together, while they are."""
+    predicted: float = 1.0
+    """The share of that which the engine says before it is loaded."""
     teardown_ms: int = 0
     """From the death of a process until the driver has given back what it held."""
+
+    @property
+    def said_bytes_per_pixel(self) -> float:
+        """Return what the engine says that it takes."""
+        return self.bytes_per_pixel * self.predicted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +99,15 @@ class Simulation:
         if told.get("accelerator"):
             told["accelerator"] = Accelerator(**told["accelerator"])
         return cls(**told)
+
+    def memory(self) -> BatchModel | None:
+        """Return what the engine takes of an accelerator, as it says before it is loaded."""
+        if self.accelerator is None:
+            return None
+        model = PixelModel(
+            weights_bytes=self.accelerator.model_bytes, bytes_per_pixel=self.accelerator.said_bytes_per_pixel
+        )
+        return BatchModel(model=model, pages=self.batch_pages)
 
     def device(self, name: str) -> SimulatedDevice | None:
         """Return the accelerator of that name; None if it has no memory to simulate."""

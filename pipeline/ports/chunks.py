@@ -111,6 +111,9 @@ class ChunkMoves(Protocol):
     def record(self, claim: ChunkClaim, pages: Sequence[PageEntry]) -> Hold:
         """Enter finished pages into the ledger, extend the lease, and say whether to go on."""
 
+    def note(self, claim: ChunkClaim, kind: str, **detail: object) -> None:
+        """Write down on the job's trail what no move says."""
+
     def finish(self, claim: ChunkClaim, measured: Measured) -> None:
         """End the chunk as done; if it was its job's last, the job is due for its merge in the same transaction."""
 

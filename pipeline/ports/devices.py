@@ -46,6 +46,8 @@ class ChunkEnded:
 
     stopped: bool
     measured: Measured
+    batch_pixels: int = 0
+    """Of the largest batch that was read."""
 
 
 class ReadingFailed(PipelineError):

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from pipeline.domain.batches import BatchBound
+from pipeline.domain.pixel_memory import BatchModel
 from pipeline.domain.recognition import EngineIdentity, Flag, Line
 from pipeline.ports.documents import PageImage
 
@@ -112,3 +113,5 @@ class EnginePlugin:
     """Says why it can't run here and what to do about it; nothing if it can."""
     create: Callable[[EngineOptions], Recogniser]
     """Makes one that has loaded no weights yet. Raises: ValueError, if the options are not its own."""
+    memory: Callable[[EngineOptions], BatchModel | None] = lambda _options: None
+    """Says what it takes of an accelerator; nothing if that can't be said before."""

@@ -100,6 +100,9 @@ class JobSteps(Protocol):
     def end(self, claim: JobClaim, state: JobState, error: PipelineError | None = None) -> None:
         """End the job."""
 
+    def note(self, claim: JobClaim, kind: str, **detail: object) -> None:
+        """Write down on the job's trail what no move says."""
+
     def put_back(self, claim: JobClaim, error: PipelineError, after: timedelta) -> None:
         """Give the step up for now: it is due again after this time, and the attempt is counted."""
 

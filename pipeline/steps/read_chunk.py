@@ -34,6 +34,8 @@ class ChunkReader:
     """Hears which pages are being worked on from now on."""
     lowered: Callable[[BatchBound], None] = lambda _: None
     """Hears that memory ran out, and of the bound from now on."""
+    largest_pixels: int = 0
+    """Of a batch that was read."""
 
     def read(self, tasks: Iterable[PageTask]) -> Iterator[PageResult]:
         """Yield each page's result, once, until all are done or it is stopped; some may overtake those in a batch.
@@ -79,6 +81,8 @@ class ChunkReader:
                     again.append(page)
                 else:
                     yield self.pages.failed(page.number, outcome, spent)
+            if any(isinstance(outcome, ReadPage) for outcome in outcomes):
+                self.largest_pixels = max(self.largest_pixels, _pixels(shown))
             if starved := next(filter(_is_starved, outcomes), None):
                 self._lower(shown, starved)
             waiting += reversed(_halves(again))
@@ -94,8 +98,7 @@ class ChunkReader:
         return [_next(results, image.number) for image in images]
 
     def _lower(self, shown: Sequence[PageImage], starved: ReadPage | RecognitionFailed) -> None:
-        pixels = sum(image.width_px * image.height_px for image in shown)
-        lower = self.bound.lower(pages=len(shown), pixels=pixels)
+        lower = self.bound.lower(pages=len(shown), pixels=_pixels(shown))
         if lower is None:
             # Not the page's outcome: in a new process, or on another device, there may be enough.
             raise Transient(ErrorCode.OUT_OF_MEMORY, str(starved))
@@ -115,6 +118,10 @@ def _next(results: Iterator[ReadPage], number: int) -> ReadPage | RecognitionFai
         said = "nothing" if found is None else f"page {found.number}"
         return RecognitionFailed(ErrorCode.ENGINE_FAILED, f"the engine gave {said} for page {number}")
     return found
+
+
+def _pixels(images: Sequence[PageImage]) -> int:
+    return sum(image.width_px * image.height_px for image in images)
 
 
 def _no_memory(number: int) -> RecognitionFailed:

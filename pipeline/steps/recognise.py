@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import assert_never
 
 import structlog
 
+from pipeline.domain.batches import BatchBound
 from pipeline.domain.document import ChunkId
 from pipeline.domain.errors import PipelineError, StaleMove, Transient
 from pipeline.domain.retry import AttemptLimits, ChunkDecision, Retry, decide
@@ -120,7 +121,7 @@ class _Watch:
                         # Of several, none is more suspect than the others.
                         self.in_work = numbers[0] if len(numbers) == 1 else None
                     case BatchLowered(bound=bound):
-                        log.warning("batch_lowered", chunk_id=str(self.claim.chunk_id), pages=bound.pages)
+                        self._note_lowered(bound)
                     case PagesFinished(pages=pages):
                         self.in_work = None
                         self._record(pages)
@@ -133,6 +134,14 @@ class _Watch:
                     case _:
                         assert_never(event)
                 self._hold()
+
+    def _note_lowered(self, bound: BatchBound) -> None:
+        log.warning("batch_lowered", chunk_id=str(self.claim.chunk_id), **asdict(bound))
+        try:
+            self.step.chunks.note(self.claim, "chunk.batch_lowered", **asdict(bound))
+        except Transient as error:
+            # The trail is poorer for it; the reading goes on.
+            log.warning("rows_out_of_reach", chunk_id=str(self.claim.chunk_id), detail=error.message)
 
     def _record(self, pages: tuple[PageEntry, ...]) -> None:
         hold = self._patiently(lambda: self.step.chunks.record(self.claim, pages))

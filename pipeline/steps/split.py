@@ -8,10 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 
 from pipeline.domain import keys
-from pipeline.domain.chunking import choose_lane, plan_chunks
-from pipeline.domain.document import Lane
+from pipeline.domain.chunk_memory import ChunkTime, chunk_pages
+from pipeline.domain.chunking import choose_lane, pages_to_recognise, plan_chunks
+from pipeline.domain.document import Lane, PageFacts
 from pipeline.domain.errors import ErrorCode, PipelineError
-from pipeline.domain.options import parse_options
+from pipeline.domain.memory import DoesNotFit
+from pipeline.domain.options import JobOptions, LanePolicy, parse_options
+from pipeline.domain.pixel_memory import BatchModel
 from pipeline.ports.devices import DeviceInfo
 from pipeline.ports.documents import DocumentInspector
 from pipeline.ports.jobs import ClaimedJob, JobSteps, QueueBounds
@@ -41,6 +44,8 @@ class Split:
     bounds: ChunkBounds
     queue: QueueBounds
     renew_every: timedelta
+    memory_of: Callable[[str | None], tuple[BatchModel, float] | None] = lambda _engine: None
+    """Gives what an engine takes of an accelerator, the usual one if none is named, and how much more it proved to."""
 
     def __call__(self, job: ClaimedJob) -> None:
         """Plan the job's chunks. Raises: Rejected, if the document can't be opened, or it or the queue is too long."""
@@ -52,16 +57,39 @@ class Split:
         lane = choose_lane(
             options.lane, inspection.facts, has_accelerator=any(device.kind != "cpu" for device in devices)
         )
+        try:
+            max_pages = self._max_pages(options, lane, devices, inspection.facts)
+        except DoesNotFit as misfit:
+            if options.lane is LanePolicy.GPU:
+                raise
+            lane, max_pages = Lane.CPU, self.bounds.max_pages
+            self.jobs.note(job.claim, "job.sent_elsewhere", lane=lane, reason=misfit.message)
         chunks = plan_chunks(
             inspection.facts,
             lane=lane,
             target=self.bounds.target,
-            max_pages=self.bounds.max_pages,
+            max_pages=max_pages,
             page_ms=self.bounds.page_ms,
             devices=_serving(devices, lane),
         )
         takes = timedelta(milliseconds=sum(chunk.cost_ms for chunk in chunks))
         self.jobs.planned(job.claim, inspection, chunks, is_short=takes <= self.bounds.short_job, bounds=self.queue)
+
+    def _max_pages(
+        self, options: JobOptions, lane: Lane, devices: Sequence[DeviceInfo], facts: Sequence[PageFacts]
+    ) -> int:
+        """Return how many pages a chunk may have. Raises: DoesNotFit, if no device of the lane can read a page."""
+        totals = [device.total_bytes for device in devices if lane in device.lanes and device.total_bytes]
+        known = self.memory_of(options.engine) if totals else None
+        if known is None or pages_to_recognise(facts) == 0:
+            return self.bounds.max_pages
+        model, correction = known
+        time = ChunkTime(
+            target=self.bounds.target,
+            page=timedelta(milliseconds=self.bounds.page_ms),
+            max_pages=self.bounds.max_pages,
+        )
+        return chunk_pages(model, totals, facts, time=time, correction=correction)
 
     @contextmanager
     def _local_copy(self, job: ClaimedJob) -> Iterator[Path]:

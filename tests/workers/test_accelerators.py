@@ -13,6 +13,7 @@ from pipeline.domain.document import Lane
 from pipeline.settings import DeclaredDevice, DeviceSettings
 from workers import child
 from workers.accelerators import accelerators, load_nvml, names_of
+from workers.device_view import NvmlView, view_of
 from workers.launcher import devices_to_serve, worker_of
 
 GIB = 2**30
@@ -45,14 +46,24 @@ class RecordedNvml:
     class NVMLError(Exception):
         pass
 
-    def __init__(self, *gpus):
+    def __init__(self, *gpus, computing=()):
         self.gpus = gpus
+        self.computing = computing
 
     def nvmlDeviceGetCount(self):
         return len(self.gpus)
 
     def nvmlDeviceGetHandleByIndex(self, index):
         return self.gpus[index]
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):
+        everything = [part for gpu in self.gpus for part in (gpu, *filter(None, gpu.slices))]
+        return next(part for part in everything if part.uuid == uuid)
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle):
+        if handle.mig is not None:
+            raise self.NVMLError("Not Supported")
+        return [SimpleNamespace(pid=pid, usedGpuMemory=None) for pid in self.computing]
 
     def nvmlDeviceGetUUID(self, handle):
         return handle.uuid
@@ -150,8 +161,20 @@ def test_declared_devices_are_served_where_there_are_none(monkeypatch):
     settings = DeviceSettings(cpu_slots=0, accelerator_engine="simulated", declared=declared)
     [served] = devices_to_serve(settings, {}, None)
     monkeypatch.setenv(child.TOTAL_BYTES_VARIABLE, served.environment[child.TOTAL_BYTES_VARIABLE])
-    info = child.device_info(served.name)
+    info = child.device_info(served.name, settings)
     assert (info.kind, info.lanes, info.total_bytes) == ("cuda", (Lane.GPU,), 24 * GIB)
+
+
+def test_a_worker_sees_who_computes_on_its_device_and_what_is_used():
+    nvml = RecordedNvml(*HOST, computing=(812, 77))
+    assert (NvmlView(nvml, WHOLE).holders(), NvmlView(nvml, WHOLE).used_bytes()) == ((77, 812), 0)
+    assert NvmlView(nvml, CUT_UP).holders() == ()  # it can't be asked
+    assert NvmlView(nvml, SLICES[0]).holders() == (77, 812)
+
+
+def test_a_cpu_slot_has_no_driver_to_ask(monkeypatch):
+    assert view_of("cpu:0", {"CUDA_VISIBLE_DEVICES": WHOLE}) is None
+    assert view_of("cuda:5f1c2a3b", {}) is None
 
 
 def test_without_a_driver_there_are_no_accelerators_and_no_error():

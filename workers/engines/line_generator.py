@@ -28,7 +28,8 @@ from pipeline.engines.ppocr.weights import installed_folder, verified_weights
 from pipeline.ports.documents import PageImage, Pixels
 from pipeline.ports.engines import MemoryGauge, ReadPage, Reads
 from workers.engines.device import NAMES, gauge_of, give_back, precision_of, this_device
-from workers.engines.ppocr_torch import MOST_PIXELS, given, loaded_nets
+from workers.engines.ppocr_batches import MOST_PIXELS
+from workers.engines.ppocr_torch import given, loaded_nets
 
 NAME = "transformers"
 

@@ -3,9 +3,11 @@
 import os
 from pathlib import Path
 
+from pipeline.domain.pixel_memory import BatchModel
 from pipeline.engines.plugins import absent, weights_problem
 from pipeline.engines.ppocr.weights import REVISION
 from pipeline.ports.engines import EngineOptions, EnginePlugin, Reads, Recogniser
+from workers.engines.ppocr_batches import memory_on_accelerator
 
 
 def _torch_problem() -> str | None:
@@ -34,6 +36,10 @@ def _ppocr_torch(options: EngineOptions) -> Recogniser:
     return PpocrTorchEngine(**_bounds(options))
 
 
+def _ppocr_memory(options: EngineOptions) -> BatchModel:
+    return memory_on_accelerator(_bounds(options).get("batch_pages"))
+
+
 def _transformers_problem(options: EngineOptions) -> str | None:
     if problem := _torch_problem() or weights_problem():
         return problem
@@ -59,6 +65,7 @@ PPOCR_TORCH = EnginePlugin(
     revision=REVISION,
     missing=lambda _options: _torch_problem() or weights_problem(),
     create=_ppocr_torch,
+    memory=_ppocr_memory,
 )
 TRANSFORMERS = EnginePlugin(
     name="transformers",

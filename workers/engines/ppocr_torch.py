@@ -19,15 +19,10 @@ from pipeline.engines.ppocr.weights import REVISION, Weights, installed_folder, 
 from pipeline.ports.documents import PageImage
 from pipeline.ports.engines import MemoryGauge, ReadPage, Reads
 from workers.engines.device import NAMES, gauge_of, give_back, precision_of, this_device
+from workers.engines.ppocr_batches import MOST_PIXELS, ON_ACCELERATOR, ON_CPU
 from workers.engines.ppocr_weights import detector, recogniser
 
 NAME = "ppocr-torch"
-ON_CPU = BatchBound(pages=2, pixels=16_000_000)
-"""More gain nothing on one thread, and finished pages should be put away soon."""
-ON_ACCELERATOR = BatchBound(pages=16, pixels=128_000_000)
-"""A4 pages at 200 dpi have 4 million pixels, 12 MB; the networks see at most 2 million of each."""
-MOST_PIXELS = 8_000_000
-"""Of what goes through a network at once: four pages as the detector sees them, or 200 long lines."""
 
 
 class PpocrTorchEngine:

@@ -1,0 +1,108 @@
+"""How much of a chunk goes onto a device at once: what is planned, what sufficed before, and what is learnt from it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import structlog
+
+from pipeline.domain.batches import BatchBound
+from pipeline.domain.document import PageClass
+from pipeline.domain.errors import Transient
+from pipeline.domain.memory import DoesNotFit
+from pipeline.domain.pixel_memory import BatchModel, corrected
+from pipeline.domain.recognition import EngineIdentity
+from pipeline.ports.chunks import Measured, PageTask
+
+log = structlog.get_logger()
+
+
+class LearntMemory(Protocol):
+    """What all workers have learnt of the memory that engines take. Raises: Transient (`database_unavailable`)."""
+
+    def bound(self, engine: str, revision: str, device: str, page_class: PageClass) -> BatchBound | None:
+        """Return what sufficed when memory last ran out, if that was not long ago."""
+
+    def correction(self, engine: str) -> float:
+        """Return how much more an engine takes than was planned, 1 if that is not known."""
+
+    def learn(
+        self,
+        engine: str,
+        revision: str,
+        device: str,
+        page_class: PageClass,
+        *,
+        lowered: BatchBound | None,
+        correction: float | None,
+    ) -> None:
+        """Keep what sufficed, if memory ran out, and the correction, if something was measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceBudget:
+    """What one device may be given."""
+
+    device: str
+    """Its kind and size, `cuda 25757220864`: what is learnt holds for all alike."""
+    total_bytes: int | None
+    """None where nothing is planned: the memory of a CPU slot is the host's."""
+    model_of: Callable[[str], BatchModel | None]
+    learnt: LearntMemory
+
+    def bound(self, engine: EngineIdentity, page_class: PageClass) -> BatchBound | None:
+        """Return the most that a batch may be, as far as anything is known; rows out of reach only widen it."""
+        try:
+            before = self.learnt.bound(engine.name, engine.revision, self.device, page_class)
+            planned = self._planned(engine.name)
+        except Transient as error:
+            log.warning("memory_not_recalled", detail=error.message)
+            return None
+        return planned.within(before) if planned and before else planned or before
+
+    def with_plan(self, engine: EngineIdentity, measured: Measured, batch_pixels: int) -> Measured:
+        """Return a measurement with what was planned for its largest batch, uncorrected."""
+        model = self.model_of(engine.name) if self.total_bytes is not None and batch_pixels else None
+        if model is None:
+            return measured
+        return replace(measured, planned_bytes=model.model.plan(pixels=batch_pixels).total_bytes)
+
+    def learn(
+        self, engine: EngineIdentity, page_class: PageClass, measured: Measured, lowered: BatchBound | None
+    ) -> None:
+        """Keep what a chunk has shown; rows out of reach are no trouble, the next chunk shows it again."""
+        try:
+            # What a batch took that did not fit is no measure of the one that did.
+            correction = None if lowered else self._correction(engine.name, measured)
+            if lowered is not None or correction is not None:
+                self.learnt.learn(
+                    engine.name, engine.revision, self.device, page_class, lowered=lowered, correction=correction
+                )
+        except Transient as error:
+            log.warning("memory_not_learnt", detail=error.message)
+
+    def _planned(self, engine: str) -> BatchBound | None:
+        model = self.model_of(engine) if self.total_bytes is not None else None
+        if model is None or self.total_bytes is None:
+            return None
+        try:
+            return model.bound(self.total_bytes, correction=self.learnt.correction(engine))
+        except DoesNotFit as error:
+            # Planning refused what it knew of; the ladder decides about the rest, a page at a time.
+            log.warning("engine_does_not_fit", engine=engine, detail=error.message)
+            return None
+
+    def _correction(self, engine: str, measured: Measured) -> float | None:
+        model = self.model_of(engine)
+        if model is None or None in (measured.planned_bytes, measured.peak_bytes, measured.baseline_bytes):
+            return None
+        planned = (measured.planned_bytes or 0) - model.model.weights_bytes
+        took = (measured.peak_bytes or 0) - (measured.baseline_bytes or 0)
+        if planned <= 0 or took <= 0:
+            return None
+        return corrected(self.learnt.correction(engine), planned_bytes=planned, measured_bytes=took)
+
+
+def class_of(pages: tuple[PageTask, ...]) -> PageClass:
+    """Return what a chunk's pages are to an engine: `mixed`, if one of them is, for these are rendered otherwise."""
+    return PageClass.MIXED if any(page.page_class is PageClass.MIXED for page in pages) else PageClass.SCAN
