@@ -1,4 +1,7 @@
-"""What a supervisor and its runner say to each other: one JSON object a line, ids and numbers, never document text."""
+"""What a supervisor and its runner say to each other: one JSON object a line, ids and numbers, never document text.
+
+A chunk of a protected document comes with its password; no line is logged beyond its first 80 bytes, which are ids.
+"""
 
 import json
 from dataclasses import asdict

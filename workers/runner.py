@@ -31,6 +31,7 @@ from pipeline.domain import keys
 from pipeline.domain.batches import BatchBound
 from pipeline.domain.document import ChunkId, JobId, PageClass
 from pipeline.domain.errors import ErrorCode, PipelineError
+from pipeline.domain.password import Password
 from pipeline.domain.recognition import PageResult
 from pipeline.domain.serialisation import encode_segment
 from pipeline.engines.registry import create
@@ -153,7 +154,8 @@ class Runner:
         tasks = [PageTask(number=number, page_class=PageClass(kind)) for number, kind in message["pages"]]
         job_id, chunk_id = JobId(UUID(message["job_id"])), ChunkId(UUID(message["chunk_id"]))
         finished = 0
-        with self.opener.open(path) as document:
+        password = Password(message["password"]) if message["password"] else None
+        with self.opener.open(path, password=password) as document:
             reader = self._reader(message, document)
             groups = grouped(reader.read(tasks), pages=message["flush_pages"], after=self.flush_after)
             for ordinal, group in enumerate(groups):

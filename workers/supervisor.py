@@ -265,6 +265,8 @@ class Supervisor:
             rendered_ahead=chunk.lane.renders_ahead,
             flush_pages=self._flush_pages if is_first else 1,
             bound=asdict(bound) if bound else None,
+            # Over the pipe alone: other users of the host may see arguments and environments.
+            password=chunk.password.reveal if chunk.password else None,
         )
 
     def _bound(self, chunk: ClaimedChunk) -> BatchBound | None:

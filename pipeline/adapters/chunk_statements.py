@@ -31,6 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from pipeline.adapters.conditions import HELD_JOB, NOW
+from pipeline.adapters.passwords import OF_JOB
 from pipeline.adapters.tables import Chunk, ChunkAttempt, Job, Page
 from pipeline.domain.states import AttemptOutcome, ChunkState, JobState
 from pipeline.ports.chunks import Measured
@@ -69,11 +70,11 @@ def _without_outcome(chunk: CTE, what: SQLColumnExpression[Any]) -> ColumnElemen
 
 
 def _work_of(chunk: CTE) -> Select[Any]:
-    """Select the chunk with what its reader needs: the original, the options, the pages to read."""
+    """Select the chunk with what its reader needs: the original, its password, the options, the pages to read."""
     pages = _without_outcome(chunk, func.jsonb_build_array(Page.number, Page.page_class))
-    return select(chunk, Job.sha256, Job.size_bytes, Job.options.label("job_options"), pages.label("pages")).join_from(
-        chunk, Job, Job.id == chunk.c.job_id
-    )
+    return select(
+        chunk, Job.sha256, Job.size_bytes, OF_JOB, Job.options.label("job_options"), pages.label("pages")
+    ).join_from(chunk, Job, Job.id == chunk.c.job_id)
 
 
 PEEK = _work_of(select(Chunk).where(*_CLAIMABLE).cte("claimable"))

@@ -17,6 +17,7 @@ from pipeline.adapters.conditions import NOW
 from pipeline.adapters.database import transaction
 from pipeline.adapters.events import note
 from pipeline.adapters.jobs import attempts_of
+from pipeline.adapters.passwords import password_of
 from pipeline.adapters.tables import Chunk, ChunkAttempt, Job, Page
 from pipeline.domain.document import ChunkId, JobId, Lane, PageClass, PageRange, chunk_id
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
@@ -65,6 +66,7 @@ class PostgresChunkMoves:
             size_bytes=row.size_bytes,
             options=row.job_options | (row.options or {}),
             attempts=attempts_of(row),
+            password=password_of(row),
         )
 
     def renew(self, claim: ChunkClaim) -> Hold:

@@ -27,6 +27,8 @@ def connect(url: str, *, actor: str, pool_size: int = 2) -> Engine:
         max_overflow=pool_size,
         pool_pre_ping=True,
         pool_timeout=30,
+        # An error's message would show what a statement was given, a document's password among it.
+        hide_parameters=True,
         connect_args={
             "application_name": actor[:63],
             "connect_timeout": 5,

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Engine, Update, func, insert, literal, or_, s
 from pipeline.adapters.conditions import HELD_JOB, NOW
 from pipeline.adapters.database import transaction
 from pipeline.adapters.events import note
+from pipeline.adapters.passwords import OF_JOB, password_of
 from pipeline.adapters.tables import Chunk, Job, Page, Tenant
 from pipeline.domain.document import JobId, PlannedChunk, chunk_id
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected, StaleMove
@@ -42,7 +43,7 @@ class PostgresJobSteps:
                 ~or_(Job.cancel_requested, HELD_JOB),
             )
             .values(attempt=attempt, lease_owner=self._owner, lease_until=NOW + self._lease, dispatched_at=NOW)
-            .returning(Job)
+            .returning(Job, OF_JOB)
         )
         with transaction(self._engine) as connection:
             row = connection.execute(statement).one_or_none()
@@ -62,6 +63,7 @@ class PostgresJobSteps:
             document_key=row.document_key,
             attempts=attempts_of(row),
             created_at=row.created_at,
+            password=password_of(row),
         )
 
     def renew(self, claim: JobClaim) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, exists, select, update
 
 from pipeline.adapters.conditions import NOW
+from pipeline.adapters.passwords import keep_password
 from pipeline.adapters.tables import Chunk, Job, Page
 from pipeline.domain.document import JobId
 from pipeline.domain.options import parse_options
@@ -34,10 +35,12 @@ def begin_again(connection: Connection, job_id: JobId, again: Again) -> bool:
     if again.from_the_beginning or not _has_results(connection, job):
         _clear(connection, job)
         _write(connection, job, JobState.SUBMITTED, options=job.options | dict(again.options), **_UNPLANNED)
+        keep_password(connection, job_id, again.password)
         return True
     chunks = _reopened(connection, job, again)
     if chunks:
         _write(connection, job, JobState.RUNNING, chunks_remaining=len(chunks))
+        keep_password(connection, job_id, again.password)
     elif not again.chunk_ids and JobState.MERGING in BEGINS_AGAIN[JobState(job.state)]:
         # All its pages are done; what failed was to bind, to write or to deliver them.
         _write(connection, job, JobState.MERGING, chunks_remaining=0)

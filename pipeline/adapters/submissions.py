@@ -7,6 +7,7 @@ from sqlalchemy import Connection, Engine, Row, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from pipeline.adapters.database import transaction
+from pipeline.adapters.passwords import keep_password
 from pipeline.adapters.tables import Event, Job, Page
 from pipeline.domain.document import JobId
 from pipeline.domain.recognition import PageOutcome
@@ -39,7 +40,9 @@ class PostgresSubmissions:
         statement = insert(Job).values(given).on_conflict_do_nothing(constraint="job_idempotency").returning(Job.id)
         with transaction(self._engine) as connection:
             job_id = connection.execute(statement).scalar_one_or_none()
-            if job_id is None:
+            if job_id is not None:
+                keep_password(connection, JobId(job_id), submission.password)
+            else:
                 job_id = connection.execute(
                     select(Job.id).where(
                         Job.tenant == submission.tenant, Job.idempotency_key == submission.idempotency_key

@@ -162,6 +162,15 @@ class Job(Base):
     finished_at: Mapped[datetime | None]
 
 
+class JobSecret(Base):
+    """What opens a job's document; a trigger removes it when the job ends, whoever ends it."""
+
+    __tablename__ = "job_secret"
+
+    job_id: Mapped[UUID] = mapped_column(ForeignKey("job.id", ondelete="CASCADE"), primary_key=True)
+    password: Mapped[str]
+
+
 class Chunk(Base):
     """One page range of a job."""
 

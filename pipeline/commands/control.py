@@ -3,11 +3,12 @@
 import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from pipeline.commands.options import TIME_FORMS, as_utc
+from pipeline.commands.passwords import given_password, password_options
 
 if TYPE_CHECKING:
     from pipeline.domain.document import JobId
@@ -88,16 +89,21 @@ def change_command(
 @click.option("--chunk", "chunk_ids", multiple=True, help="Only this chunk of an ended job; repeatable.")
 @click.option("--engine", help="Which recogniser reads what is done again.")
 @click.option("--dpi", type=click.FloatRange(36, 1200), help="What it is rendered at.")
+@password_options
 def retry_command(
+    *,
     job_ids: tuple[str, ...],
     from_the_beginning: bool,
     chunk_ids: tuple[str, ...],
     engine: str | None,
     dpi: float | None,
+    password_file: IO[str] | None,
+    ask_password: bool,
 ) -> None:
     """Begin ended jobs again: their failed or missing pages, or all of it where no page has a result.
 
-    Pages that have a result keep it, unless --all is given; the outputs are written again.
+    Pages that have a result keep it, unless --all is given; the outputs are written again. The password of a protected
+    document is forgotten when its job ends: give it again.
     """
     from pipeline.commands.access import open_access, parse_id
     from pipeline.domain.document import ChunkId
@@ -112,16 +118,17 @@ def retry_command(
         raise click.UsageError("--all is for whole jobs")
     options: dict[str, object] = {"engine": engine, "dpi": dpi}
     asked = {name: value for name, value in options.items() if value is not None}
+    password = given_password(password_file=password_file, ask_password=ask_password)
     with open_access() as access:
         if job_ids:
-            again = Again(from_the_beginning=from_the_beginning, options=asked)
+            again = Again(from_the_beginning=from_the_beginning, options=asked, password=password)
             _report(job_ids, access.control.retry([parse_id(job_id) for job_id in job_ids], again), "begun again")
             return
         for chunk_id in chunk_ids:
             job_id = access.control.job_of(parse_id(chunk_id))
             if job_id is None:
                 raise click.UsageError(f"there is no chunk {chunk_id}")
-            again = Again(chunk_ids=(ChunkId(parse_id(chunk_id)),), options=asked)
+            again = Again(chunk_ids=(ChunkId(parse_id(chunk_id)),), options=asked, password=password)
             _report([str(job_id)], access.control.retry([job_id], again), "begun again")
 
 

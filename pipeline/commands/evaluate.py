@@ -6,12 +6,15 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.commands.interruption import EXIT_INTERRUPTED, interruptible
 from pipeline.commands.options import collected, document_options
+
+if TYPE_CHECKING:
+    from pipeline.ports.submissions import Submission
 
 EXIT_WORSE = 7
 
@@ -48,6 +51,7 @@ def evaluate_command(
     from pipeline.evaluation.evaluation import Evaluation, evaluate, regressions
     from pipeline.evaluation.tables import markdown
     from pipeline.evaluation.truth import CorpusError, read_corpus
+    from pipeline.ports.submissions import Submission
 
     try:
         known = read_corpus(corpus, only)
@@ -57,7 +61,8 @@ def evaluate_command(
     except ValueError as error:
         raise click.UsageError(f"{against} is no saved evaluation: {error}") from None
     started = time.monotonic()
-    results = _recognised([corpus / str(document.file) for document in known], priority, collected(**options))  # type: ignore[arg-type]
+    asked = Submission(options=collected(**options) | {"formats": ["json"]}, priority=priority)  # type: ignore[arg-type]
+    results = _recognised([corpus / str(document.file) for document in known], asked)
     now = evaluate(known, results, time.monotonic() - started)
     click.echo(markdown(now), nl=False)
     for what in now.unexpected:
@@ -70,7 +75,7 @@ def evaluate_command(
     sys.exit(EXIT_WORSE if worse else 0)
 
 
-def _recognised(paths: Sequence[Path], priority: int, options: dict[str, object]) -> dict[str, Any]:
+def _recognised(paths: Sequence[Path], asked: "Submission") -> dict[str, Any]:
     """Return what became of each file, by its name."""
     from pipeline.commands.report import Report
     from pipeline.commands.run import recognise
@@ -78,7 +83,7 @@ def _recognised(paths: Sequence[Path], priority: int, options: dict[str, object]
     with tempfile.TemporaryDirectory(prefix="muniment-evaluate-") as folder, interruptible():
         report = Report(Path(folder), says=_say)
         try:
-            recognise(paths, report, priority=priority, options=options | {"formats": ["json"]})
+            recognise(paths, report, asked)
         except KeyboardInterrupt:
             sys.exit(EXIT_INTERRUPTED)
         return {

@@ -4,11 +4,12 @@ import json
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from pipeline.commands.options import TIME_FORMS, as_utc, collected, document_options
+from pipeline.commands.passwords import given_password, password_options
 
 if TYPE_CHECKING:
     from pipeline.ports.submissions import JobStatus
@@ -25,6 +26,7 @@ _STATES = (
 @click.option("--label", help="The batch that they belong to.")
 @click.option("--hours", help="When they may run: 20:00-06:00, or 20:00-06:00 Asia/Shanghai; UTC without a zone.")
 @click.option("--deadline", type=click.DateTime(TIME_FORMS), help="When they are to be done, UTC; they end then.")
+@password_options
 @document_options
 def submit_command(
     *,
@@ -35,6 +37,8 @@ def submit_command(
     label: str | None,
     hours: str | None,
     deadline: datetime | None,
+    password_file: IO[str] | None,
+    ask_password: bool,
     **options: object,
 ) -> None:
     """Hand in files, s3:// or file:// URIs, and print a job id for each; does not wait."""
@@ -47,6 +51,7 @@ def submit_command(
     if missing:
         raise click.UsageError(f"there is no file {', '.join(missing)}")
     asked = collected(**options)  # type: ignore[arg-type]
+    password = given_password(password_file=password_file, ask_password=ask_password)
     with open_access() as access:
         for source in sources:
             is_uri = "://" in source
@@ -61,6 +66,7 @@ def submit_command(
                 label=label,
                 hours=hours,
                 deadline=as_utc(deadline),
+                password=password,
             )
             click.echo(access.submissions.insert(submission))
 

@@ -4,20 +4,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import click
 
 from pipeline.commands.interruption import EXIT_INTERRUPTED, interruptible
 from pipeline.commands.options import collected, document_options
+from pipeline.commands.passwords import given_password, password_options
 
 if TYPE_CHECKING:
     from pipeline.commands.access import Access
     from pipeline.commands.progress import Progress
     from pipeline.commands.report import Report
-    from pipeline.ports.submissions import JobStatus
+    from pipeline.ports.submissions import JobStatus, Submission
 
 _OPEN_AT_ONCE = 100
 """Documents of one call that are handed in at the same time; the others wait on disk."""
@@ -29,39 +30,56 @@ _CANCEL_WITHIN_S = 30.0
 @click.argument("files", nargs=-1, required=True, metavar="FILE_OR_FOLDER...", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Folder.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a document on standard output.")
+@password_options
 @document_options
-def run_command(files: tuple[Path, ...], out: Path, as_json: bool, priority: int, **options: object) -> None:
+def run_command(
+    *,
+    files: tuple[Path, ...],
+    out: Path,
+    as_json: bool,
+    priority: int,
+    password_file: IO[str] | None,
+    ask_password: bool,
+    **options: object,
+) -> None:
     """Recognise files and folders, and write document.json, .md and .txt for each into DIR/<file name>/.
 
     Uses the running stack if there is one; else starts one and stops it at the end. Exit code: 0 all succeeded,
     3 some are partial, 4 some were rejected, 5 some failed or were cancelled, 2 wrong usage, 130 interrupted.
     """
+    from pipeline.ports.submissions import Submission
+
     paths = _collect(files)
+    password = given_password(password_file=password_file, ask_password=ask_password)
+    asked = Submission(options=collected(**options), priority=priority, password=password)  # type: ignore[arg-type]
     with interruptible():
         try:
-            code = _run(paths, out, as_json=as_json, priority=priority, options=collected(**options))  # type: ignore[arg-type]
+            code = _run(paths, out, as_json=as_json, asked=asked)
         except KeyboardInterrupt:
             click.echo("interrupted: the jobs were cancelled, nothing is left running", err=True)
             code = EXIT_INTERRUPTED
     sys.exit(code)
 
 
-def _run(paths: Sequence[Path], out: Path, *, as_json: bool, priority: int, options: dict[str, object]) -> int:
+def _run(paths: Sequence[Path], out: Path, *, as_json: bool, asked: "Submission") -> int:
     from pipeline.commands.report import Report, exit_code, say_as_json, say_as_text
 
     report = Report(out, says=say_as_json if as_json else say_as_text)
-    recognise(paths, report, priority=priority, options=options)
+    recognise(paths, report, asked)
     return exit_code(report.results)
 
 
-def recognise(paths: Sequence[Path], report: "Report", *, priority: int, options: dict[str, object]) -> None:
-    """Hand files in and report each as it ends, over the running stack or one that is started for it."""
+def recognise(paths: Sequence[Path], report: "Report", asked: "Submission") -> None:
+    """Hand files in and report each as it ends, over the running stack or one that is started for it.
+
+    Args: asked is what all of them have in common.
+    """
     from pipeline.commands.access import open_access
     from pipeline.commands.progress import Progress
     from pipeline.domain.errors import PipelineError
 
-    with _running_stack(options.get("engine")), open_access() as access, Progress() as progress:
-        batch = _Batch(access=access, report=report, progress=progress, priority=priority, options=options)
+    with _running_stack(asked.options.get("engine")), open_access() as access, Progress() as progress:
+        batch = _Batch(access=access, report=report, progress=progress, asked=asked)
         try:
             batch.run(paths)
         except BaseException:
@@ -78,8 +96,8 @@ class _Batch:
     access: "Access"
     report: "Report"
     progress: "Progress"
-    priority: int
-    options: dict[str, object]
+    asked: "Submission"
+    """What is said of each of them; the file comes to it."""
     open_jobs: dict[object, Path] = field(default_factory=dict)
 
     def run(self, paths: Sequence[Path]) -> None:
@@ -103,8 +121,6 @@ class _Batch:
             time.sleep(_POLL_S)
 
     def _submit(self, path: Path) -> None:
-        from pipeline.ports.submissions import Submission
-
         limit = self.access.settings.limits.max_file_bytes
         try:
             if path.stat().st_size > limit:
@@ -114,7 +130,7 @@ class _Batch:
         except OSError as error:
             self.report.refused(path, "source_not_allowed", f"the file can't be read: {error.strerror}")
             return
-        submission = Submission(upload_key=key, source_name=path.name, options=self.options, priority=self.priority)
+        submission = replace(self.asked, upload_key=key, source_name=path.name)
         self.open_jobs[self.access.submissions.insert(submission)] = path
 
     def _collect(self) -> bool:

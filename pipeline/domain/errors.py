@@ -16,6 +16,7 @@ class ErrorCode(StrEnum):
     UNSUPPORTED_TYPE = "unsupported_type"
     DAMAGED = "damaged"
     PASSWORD_REQUIRED = "password_required"  # noqa: S105 - a code, not a secret
+    PASSWORD_WRONG = "password_wrong"  # noqa: S105 - likewise
     ZERO_PAGES = "zero_pages"
     TOO_MANY_PAGES = "too_many_pages"
     PAGE_TOO_LARGE = "page_too_large"

@@ -236,6 +236,7 @@ _FAULTS = {
     ErrorCode.UNSUPPORTED_TYPE: Fault.DOCUMENT,
     ErrorCode.DAMAGED: Fault.DOCUMENT,
     ErrorCode.PASSWORD_REQUIRED: Fault.DOCUMENT,
+    ErrorCode.PASSWORD_WRONG: Fault.DOCUMENT,
     ErrorCode.ZERO_PAGES: Fault.DOCUMENT,
     ErrorCode.DOES_NOT_FIT: Fault.DOCUMENT,
     ErrorCode.TOO_MANY_PAGES: Fault.DOCUMENT,

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from pipeline.domain.document import ChunkId, JobId, Lane, PageClass
 from pipeline.domain.errors import PipelineError
+from pipeline.domain.password import Password
 from pipeline.domain.recognition import Flag, PageOutcome
 from pipeline.domain.retry import Attempts, ChunkDecision
 from pipeline.domain.states import AttemptOutcome
@@ -43,6 +44,7 @@ class ClaimedChunk:
     size_bytes: int
     options: Mapping[str, object]
     attempts: Attempts
+    password: Password | None
 
 
 class Hold(StrEnum):

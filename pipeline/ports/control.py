@@ -7,6 +7,7 @@ from typing import Protocol
 from uuid import UUID
 
 from pipeline.domain.document import ChunkId, JobId
+from pipeline.domain.password import Password
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,8 @@ class Again:
     """Only these chunks of the job; empty means all that lack pages."""
     options: Mapping[str, object] = field(default_factory=dict)
     """Options that differ from the job's, for what is done again."""
+    password: Password | None = None
+    """The end of a job forgets the one that it was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

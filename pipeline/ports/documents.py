@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pipeline.domain.document import PageFacts
+from pipeline.domain.password import Password
 from pipeline.domain.recognition import Block, Flag
 
 if TYPE_CHECKING:
@@ -92,8 +93,11 @@ class OpenDocument(Protocol):
 class DocumentOpener(Protocol):
     """Opens files by what is in them; names and extensions are never asked."""
 
-    def open(self, path: Path) -> AbstractContextManager[OpenDocument]:
-        """Open a file. Raises: Rejected, with one of the document's codes."""
+    def open(self, path: Path, *, password: Password | None = None) -> AbstractContextManager[OpenDocument]:
+        """Open a file, which need not be protected to be given a password.
+
+        Raises: Rejected, with one of the document's codes.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,5 +114,5 @@ class Inspection:
 class DocumentInspector(Protocol):
     """Looks at documents that nobody has looked at yet, so that a hostile one harms no worker."""
 
-    def inspect(self, path: Path) -> Inspection:
+    def inspect(self, path: Path, password: Password | None = None) -> Inspection:
         """Return what a file holds, at least one readable page. Raises: Rejected, with one of the document's codes."""

@@ -8,6 +8,7 @@ from typing import Protocol
 from pipeline.domain.assembly import LedgerPage
 from pipeline.domain.document import JobId, PlannedChunk
 from pipeline.domain.errors import PipelineError
+from pipeline.domain.password import Password
 from pipeline.domain.recognition import Flag, PageOutcome
 from pipeline.domain.retry import Attempts
 from pipeline.domain.states import JobState, Step
@@ -42,6 +43,7 @@ class ClaimedJob:
     document_key: str | None
     attempts: Attempts
     created_at: datetime
+    password: Password | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

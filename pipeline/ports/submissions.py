@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from pipeline.domain.document import JobId
+from pipeline.domain.password import Password
 from pipeline.domain.recognition import Flag, PageOutcome
 from pipeline.domain.states import JobState
 
@@ -26,6 +27,8 @@ class Submission:
     deadline: datetime | None = None
     hours: str | None = None
     """When it may run, `20:00-06:00` or `20:00-06:00 Asia/Shanghai`; UTC where no zone is named."""
+    password: Password | None = None
+    """What opens the document; kept apart from the job, until that has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

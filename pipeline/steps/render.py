@@ -10,6 +10,7 @@ import structlog
 from pipeline.domain import keys
 from pipeline.domain.document import ChunkId, PageClass
 from pipeline.domain.errors import PipelineError, StaleMove
+from pipeline.domain.password import Password
 from pipeline.ports.chunks import ChunkMoves, ClaimedChunk
 from pipeline.ports.objects import ObjectStore
 from pipeline.steps.job_step import Next
@@ -25,7 +26,7 @@ class Render:
 
     chunks: ChunkMoves
     objects: ObjectStore
-    render: Callable[[Path, Iterable[int], float | None], Iterable[tuple[int, bytes]]]
+    render: Callable[[Path, Iterable[int], float | None, Password | None], Iterable[tuple[int, bytes]]]
     """Yields each page's number and its image as PNG; leaves out those that can't be rendered."""
 
     def __call__(self, chunk_id: ChunkId, attempt: int) -> Next:
@@ -61,5 +62,5 @@ class Render:
             path = Path(folder) / "original"
             with self.objects.get(keys.original(chunk.sha256)) as pieces, path.open("wb") as file:
                 file.writelines(pieces)
-            for number, image in self.render(path, wanted, dpi):
+            for number, image in self.render(path, wanted, dpi, chunk.password):
                 self.objects.put(key_of[number], image, media_type="image/png")

@@ -52,7 +52,7 @@ class Split:
         options = parse_options(job.options)
         with self._local_copy(job) as path:
             self.jobs.renew(job.claim)
-            inspection = self.inspector.inspect(path)
+            inspection = self.inspector.inspect(path, job.password)
         devices = self.live_devices()
         lane = choose_lane(
             options.lane, inspection.facts, has_accelerator=any(device.kind != "cpu" for device in devices)

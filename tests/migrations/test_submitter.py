@@ -23,6 +23,7 @@ GRANTED = {
     "deadline": "2999-01-01T00:00:00Z",
 }
 COLUMNS = {name: [column.name for column in table.columns] for name, table in Base.metadata.tables.items()}
+GIVE = "INSERT INTO job_secret (job_id, password) VALUES (%s, %s)"
 SUBMIT = "INSERT INTO job (source_uri) VALUES ('s3://box/1.pdf') RETURNING id"
 
 Login = psycopg.Connection[tuple[object, ...]]
@@ -143,9 +144,28 @@ def test_nothing_can_be_removed(submitter: Login, statement: str) -> None:
     assert allowed(submitter, [SQL(statement).format(Identifier(table)) for table in COLUMNS]) == []
 
 
-def test_nothing_but_jobs_can_be_added(submitter: Login) -> None:
-    adds = [SQL("INSERT INTO {} DEFAULT VALUES").format(Identifier(table)) for table in COLUMNS if table != "job"]
+def test_nothing_but_jobs_and_their_passwords_can_be_added(submitter: Login) -> None:
+    others = COLUMNS.keys() - {"job", "job_secret"}
+    adds = [SQL("INSERT INTO {} DEFAULT VALUES").format(Identifier(table)) for table in others]
     assert allowed(submitter, [*adds, Composed([SQL("CREATE TABLE mine (id int)")])]) == []
+
+
+def test_a_password_can_be_given_to_a_job_of_ones_own_and_read_by_nobody_else(
+    log_in: Callable[[], Login], owner: psycopg.Connection
+) -> None:
+    mine, other = log_in(), log_in()
+    with mine.transaction():
+        [job_id] = mine.execute(SUBMIT).fetchone() or ()
+        mine.execute(GIVE, (job_id, "open sesame"))
+    assert owner.execute("SELECT job_id, password FROM job_secret").fetchall() == [(job_id, "open sesame")]
+    for login in (mine, other):
+        with pytest.raises(InsufficientPrivilege):
+            login.execute("SELECT password FROM job_secret")
+        with pytest.raises(InsufficientPrivilege):
+            login.execute("UPDATE job_secret SET password = 'another'")
+    owner.execute("DELETE FROM job_secret")
+    with pytest.raises(InsufficientPrivilege):
+        other.execute(GIVE, (job_id, "open sesame"))
 
 
 def test_whoever_takes_on_the_role_itself_is_a_tenant_of_that_name(submitter: Login) -> None:

@@ -8,7 +8,7 @@ from pipeline.steps.render import Render
 def test_a_message_that_comes_again_renders_only_what_is_not_there_yet(rows, objects):
     store, rendered = S3Objects(objects), []
 
-    def render(path, numbers, dpi):
+    def render(path, numbers, dpi, password):
         rendered.append((path.read_bytes(), list(numbers), dpi))
         # The last one can't be rendered.
         return [(number, b"picture") for number in list(numbers)[:-1]]

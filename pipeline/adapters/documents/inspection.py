@@ -13,7 +13,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 from pipeline.adapters.documents.bounds import Bounds, bind, child_environment
 from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
+from pipeline.domain.password import Password
 from pipeline.domain.recognition import Flag
 from pipeline.ports.documents import DocumentLimits, Inspection
 
@@ -40,12 +42,21 @@ class BoundedInspector:
         self._timeout = timeout
         self._max_memory_bytes = max_memory_bytes
 
-    def inspect(self, path: Path) -> Inspection:
+    def inspect(self, path: Path, password: Password | None = None) -> Inspection:
         """Return what a file holds. Raises: Rejected, with one of the document's codes."""
-        return inspect_file(path, self._limits, timeout=self._timeout, max_memory_bytes=self._max_memory_bytes)
+        return inspect_file(
+            path, self._limits, password, timeout=self._timeout, max_memory_bytes=self._max_memory_bytes
+        )
 
 
-def inspect_file(path: Path, limits: DocumentLimits, *, timeout: timedelta, max_memory_bytes: int) -> Inspection:
+def inspect_file(
+    path: Path,
+    limits: DocumentLimits,
+    password: Password | None = None,
+    *,
+    timeout: timedelta,
+    max_memory_bytes: int,
+) -> Inspection:
     """Return what a file holds, read in a child with so much time and address space.
 
     Raises: Rejected, with one of the document's codes; `damaged` where the reader crashed or went over its bounds;
@@ -56,7 +67,14 @@ def inspect_file(path: Path, limits: DocumentLimits, *, timeout: timedelta, max_
     facts: list[PageFacts] = []
     deaths: list[str] = []
     while len(deaths) < _MOST_DEATHS and time.monotonic() < deadline:
-        child = _Child(path, limits, first_page=len(facts) + 1, deadline=deadline, max_memory_bytes=max_memory_bytes)
+        child = _Child(
+            path,
+            limits,
+            password,
+            first_page=len(facts) + 1,
+            deadline=deadline,
+            max_memory_bytes=max_memory_bytes,
+        )
         for line in child.lines():
             if "error" in line:
                 raise Rejected(ErrorCode(line["error"]), line["message"])
@@ -119,9 +137,10 @@ def _fatal_page(number: int, limits: DocumentLimits) -> PageFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Order:
-    """What a child is told, as its only argument."""
+    """What a child is told, over its standard input: others may see its arguments."""
 
     path: str
+    password: str | None = field(repr=False)
     limits: dict[str, Any]
     first_page: int
     bounds: dict[str, int]
@@ -131,13 +150,21 @@ class _Child:
     """One process that reads one file."""
 
     def __init__(
-        self, path: Path, limits: DocumentLimits, *, first_page: int, deadline: float, max_memory_bytes: int
+        self,
+        path: Path,
+        limits: DocumentLimits,
+        password: Password | None,
+        *,
+        first_page: int,
+        deadline: float,
+        max_memory_bytes: int,
     ) -> None:
         time_left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
         self._deadline = deadline
         self._most_lines = limits.max_pages + _LINES_BESIDE_PAGES
         self._order = _Order(
             path=str(path.absolute()),
+            password=password.reveal if password else None,
             limits=asdict(limits),
             first_page=first_page,
             bounds=asdict(Bounds.until(time_left, max_memory_bytes=max_memory_bytes)),
@@ -150,14 +177,15 @@ class _Child:
         # A killed child can't remove its temporary files, so they lie in a folder of ours.
         with tempfile.TemporaryDirectory(prefix="muniment-inspection-", ignore_cleanup_errors=True) as scratch:
             process = subprocess.Popen(
-                [sys.executable, "-m", __name__, json.dumps(asdict(self._order))],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-m", __name__],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 env=child_environment(scratch),
                 start_new_session=True,
             )
             try:
+                self._tell(process)
                 yield from self._read(process)
                 self._judge(process)
             finally:
@@ -166,6 +194,13 @@ class _Child:
                 process.wait()
                 if process.stdout:
                     process.stdout.close()
+
+    def _tell(self, process: "subprocess.Popen[bytes]") -> None:
+        """Hand over the order, which the pipe takes at once however slowly it is read."""
+        if process.stdin is None:
+            raise RuntimeError("a child without a pipe")
+        with suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(json.dumps(asdict(self._order)).encode())
 
     def _read(self, process: "subprocess.Popen[bytes]") -> Iterator[dict[str, Any]]:
         if process.stdout is None:
@@ -202,14 +237,15 @@ class _Child:
             self.death = f"its reader crashed ({signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
 
 
-def _main(argument: str) -> int:
+def _main() -> int:
     """Be the child: say what the document is, then each page's facts, a line each."""
-    order = _Order(**json.loads(argument))
+    order = _Order(**json.load(sys.stdin))
     bind(Bounds(**order.bounds))
     from pipeline.adapters.documents.opener import FileOpener  # noqa: PLC0415 - only after the limits are set
 
+    password = Password(order.password) if order.password else None
     try:
-        with FileOpener(DocumentLimits(**order.limits)).open(Path(order.path)) as document:
+        with FileOpener(DocumentLimits(**order.limits)).open(Path(order.path), password=password) as document:
             flags = [asdict(flag) for flag in document.flags]
             _say({"media_type": document.media_type, "page_count": document.page_count, "flags": flags})
             for number in range(order.first_page, document.page_count + 1):
@@ -227,4 +263,4 @@ def _say(message: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1]))
+    sys.exit(_main())

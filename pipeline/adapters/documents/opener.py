@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.adapters.documents import sniff
+from pipeline.domain.password import Password
 from pipeline.ports.documents import DocumentLimits, OpenDocument
 
 
@@ -15,14 +16,14 @@ class FileOpener:
         self._limits = limits
 
     @contextmanager
-    def open(self, path: Path) -> Iterator[OpenDocument]:
+    def open(self, path: Path, *, password: Password | None = None) -> Iterator[OpenDocument]:
         """Open a file, which stays where it is until closed. Raises: Rejected, with one of the document's codes."""
         with path.open("rb") as file:
             media_type = sniff.media_type_of(file.read(sniff.HEAD_BYTES))
         if media_type == sniff.PDF:
             from pipeline.adapters.documents.pdf import open_pdf  # noqa: PLC0415 - each reader costs 50 to 100 ms
 
-            with open_pdf(path, self._limits) as document:
+            with open_pdf(path, self._limits, password) as document:
                 yield document
         else:
             from pipeline.adapters.documents.images import open_image  # noqa: PLC0415

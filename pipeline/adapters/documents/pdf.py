@@ -27,6 +27,7 @@ from pipeline.adapters.documents.pdf_contents import PageContents, bytes_per_pix
 from pipeline.adapters.documents.pdf_repair import repaired
 from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Rejected
+from pipeline.domain.password import Password
 from pipeline.domain.recognition import Flag
 from pipeline.ports.documents import DocumentLimits, PageImage, TextLayer
 
@@ -38,17 +39,18 @@ _SMALL_ENOUGH = 4
 
 
 @contextmanager
-def open_pdf(path: Path, limits: DocumentLimits) -> Iterator["PdfFile"]:
+def open_pdf(path: Path, limits: DocumentLimits, password: Password | None = None) -> Iterator["PdfFile"]:
     """Open a PDF, repairing it once if that is needed.
 
-    Raises: Rejected (`password_required`, `damaged`, `zero_pages`, `too_many_pages`, `unsupported_type`).
+    Raises: Rejected (`password_required`, `password_wrong`, `damaged`, `zero_pages`, `too_many_pages`,
+        `unsupported_type`).
     """
     with ExitStack() as stack:
-        document = _load(path)
+        document = _load(path, password)
         stated_pages = 0
         flags: tuple[Flag, ...] = ()
         if document is None:
-            copy = stack.enter_context(repaired(path))
+            copy = stack.enter_context(repaired(path, password))
             document = _load(copy.path)
             stated_pages, flags = copy.stated_pages, (Flag(name="repaired"),)
         if document is None:
@@ -57,7 +59,7 @@ def open_pdf(path: Path, limits: DocumentLimits) -> Iterator["PdfFile"]:
         yield PdfFile(document, limits, stated_pages=stated_pages, flags=flags)
 
 
-def _load(path: Path) -> Any:
+def _load(path: Path, password: Password | None = None) -> Any:
     """Return the document, or None where PDFium can't make pages of it.
 
     Why it can't is asked of the second reader: PDFium 8149 leaves the last failure's code standing where a document
@@ -65,7 +67,7 @@ def _load(path: Path) -> Any:
     """
     with _PDFIUM:
         try:
-            document = pypdfium2.PdfDocument(path)
+            document = pypdfium2.PdfDocument(path, password=password.reveal if password else None)
         except pypdfium2.PdfiumError:
             return None
         if len(document) < 1:

@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
+from pipeline.adapters.documents import protection
 from pipeline.domain.errors import ErrorCode, Rejected
+from pipeline.domain.password import Password
+
+if TYPE_CHECKING:
+    import pikepdf
 
 _GROWTH = 2
 _SLACK_BYTES = 16 * 1024**2
@@ -30,33 +35,30 @@ class RepairedPdf:
 
 
 @contextmanager
-def repaired(path: Path) -> Iterator[RepairedPdf]:
-    """Yield a repaired copy in a bounded temporary file, which is gone afterwards.
+def repaired(path: Path, password: Password | None = None) -> Iterator[RepairedPdf]:
+    """Yield a repaired copy in a bounded temporary file, which is gone afterwards; it needs no password.
 
-    Raises: Rejected (`damaged`, `password_required`, `zero_pages`, `unsupported_type`).
+    Raises: Rejected (`damaged`, `password_required`, `password_wrong`, `zero_pages`, `unsupported_type`).
     """
     limit = path.stat().st_size * _GROWTH + _SLACK_BYTES
     with tempfile.NamedTemporaryFile(prefix="muniment-", suffix=".pdf") as copy:
-        _rewrite(path, _BoundedWriter(copy, limit))
+        _rewrite(path, password, _BoundedWriter(copy, limit))
         copy.flush()
         yield RepairedPdf(path=Path(copy.name), stated_pages=_stated_pages(path))
 
 
-def _rewrite(path: Path, target: "_BoundedWriter") -> None:
+def _rewrite(path: Path, password: Password | None, target: "_BoundedWriter") -> None:
     import pikepdf  # noqa: PLC0415 - 100 ms that only damaged files cost
 
     try:
-        with pikepdf.open(path) as pdf:
+        with _opened(path, password) as pdf:
             if not len(pdf.pages):
                 raise Rejected(ErrorCode.ZERO_PAGES, "The PDF has no pages: export it again from its source.")
             pdf.save(
                 cast("BinaryIO", target), stream_decode_level=pikepdf.StreamDecodeLevel.none, fix_metadata_version=False
             )
     except pikepdf.PasswordError as error:
-        raise Rejected(
-            ErrorCode.PASSWORD_REQUIRED,
-            "The PDF is encrypted and asks for a password: save a copy without one, and send that.",
-        ) from error
+        raise protection.refused("PDF", password) from error
     except (pikepdf.PdfError, pikepdf.DataDecodingError, RuntimeError, ValueError, ArithmeticError) as error:
         if "unsupported encryption" in str(error):
             raise Rejected(
@@ -68,6 +70,22 @@ def _rewrite(path: Path, target: "_BoundedWriter") -> None:
             ErrorCode.DAMAGED,
             "The PDF is damaged and could not be repaired: fetch it again from its source, or scan it again.",
         ) from error
+
+
+def _opened(path: Path, password: Password | None) -> "pikepdf.Pdf":
+    """Open with qpdf, which takes passwords as bytes; whose they are is for the caller to try.
+
+    Source: ISO 32000-2, 7.6.4.3: UTF-8 from revision 6 on, before that PDFDocEncoding.
+    """
+    import pikepdf  # noqa: PLC0415 - as above
+
+    given = password.reveal if password else ""
+    try:
+        return pikepdf.open(path, password=given)
+    except pikepdf.PasswordError:
+        if given.isascii():
+            raise
+        return pikepdf.open(path, password=given.encode("pdfdoc", errors="replace"))
 
 
 def _stated_pages(path: Path) -> int:

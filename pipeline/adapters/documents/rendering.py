@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.adapters.documents.bounds import Bounds, bind, child_environment
+from pipeline.domain.password import Password
 from pipeline.ports.documents import DocumentLimits
 
 
@@ -24,7 +25,9 @@ class BoundedRenderer:
         self._timeout = timeout
         self._max_memory_bytes = max_memory_bytes
 
-    def render(self, path: Path, numbers: Iterable[int], dpi: float | None) -> Iterator[tuple[int, bytes]]:
+    def render(
+        self, path: Path, numbers: Iterable[int], dpi: float | None, password: Password | None = None
+    ) -> Iterator[tuple[int, bytes]]:
         """Yield each page's number and its image as PNG; pages that can't be rendered, or not in time, are left out."""
         with tempfile.TemporaryDirectory(prefix="muniment-rendering-", ignore_cleanup_errors=True) as folder:
             order = {
@@ -33,6 +36,7 @@ class BoundedRenderer:
                 "limits": asdict(self._limits),
                 "numbers": list(numbers),
                 "dpi": dpi,
+                "password": password.reveal if password else None,
                 "bounds": asdict(Bounds.until(self._timeout, max_memory_bytes=self._max_memory_bytes)),
             }
             child = subprocess.Popen(
@@ -65,7 +69,8 @@ def _main() -> int:
     from pipeline.adapters.rendered_pages import encode_page_image  # noqa: PLC0415
     from pipeline.domain.errors import RecognitionFailed  # noqa: PLC0415
 
-    with FileOpener(DocumentLimits(**order["limits"])).open(Path(order["path"])) as document:
+    password = Password(order["password"]) if order["password"] else None
+    with FileOpener(DocumentLimits(**order["limits"])).open(Path(order["path"]), password=password) as document:
         for number in order["numbers"]:
             try:
                 image = document.render(number, dpi=order["dpi"])

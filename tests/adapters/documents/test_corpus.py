@@ -14,6 +14,7 @@ from pipeline.adapters.documents.inspection import BoundedInspector
 from pipeline.adapters.documents.opener import FileOpener
 from pipeline.domain.document import PageClass
 from pipeline.domain.errors import ErrorCode, Rejected
+from pipeline.domain.password import Password
 from pipeline.ports.documents import DocumentLimits, Inspection
 from pipeline.settings import LimitSettings
 
@@ -22,6 +23,7 @@ MANIFEST = CORPUS / "manifest.jsonl"
 ENTRIES: list[dict[str, Any]] = list(map(json.loads, MANIFEST.read_text().splitlines())) if MANIFEST.exists() else []
 FILES = [entry for entry in ENTRIES if entry.get("file")]
 LEGIBLE = [entry for entry in FILES if entry["expect"].get("must_contain") and entry["expect"]["outcome"] != "rejected"]
+PROTECTED = [entry for entry in FILES if entry["expect"].get("with_password")]
 RECIPES = {entry["name"]: entry for entry in ENTRIES if not entry.get("file")}
 
 pytestmark = pytest.mark.skipif(not ENTRIES, reason="no corpus beside the repository (../shared/corpus)")
@@ -98,6 +100,19 @@ def test_pages_taken_from_their_text_layer_hold_what_a_person_sees(entry: dict[s
                 text = "\n".join(block.text for block in document.text_layer(page["page"]).blocks)
                 for string in page["strings"]:
                     assert comparable(string) in comparable(text)
+
+
+@pytest.mark.parametrize("entry", PROTECTED, ids=lambda entry: entry["file"])
+def test_a_protected_file_opens_with_its_password_and_no_other(entry: dict[str, Any]) -> None:
+    path, expect = CORPUS / entry["file"], entry["expect"]
+    opener = FileOpener(usual_limits())
+    with opener.open(path, password=Password(expect["password"])) as document:
+        for page in expect["with_password"]["must_contain"]:
+            text = "\n".join(block.text for block in document.text_layer(page["page"]).blocks)
+            assert all(comparable(string) in comparable(text) for string in page["strings"])
+    with pytest.raises(Rejected) as refusal, opener.open(path, password=Password("another")):
+        pass
+    assert refusal.value.code is ErrorCode.PASSWORD_WRONG
 
 
 def test_a_blank_page_between_others_is_known_without_rendering_it() -> None:
