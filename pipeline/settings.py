@@ -90,6 +90,8 @@ class LimitSettings(_Section):
     """200 inches, the largest page that PDF 1.7 (ISO 32000-1, annex C) allows."""
     max_image_pixels: int = Field(default=1_500_000_000, ge=1)
     max_render_pixels: int = Field(default=40_000_000, ge=1)
+    max_unpacked_bytes: int = Field(default=8 * 1024**3, ge=1)
+    """What the files of a ZIP may have together, unpacked."""
     dpi: float = Field(default=200, ge=36, le=1200)
     max_queued_pages_per_tenant: int = Field(default=10_000_000, ge=1)
     """Planned pages of a tenant's open jobs; a job that would go over it is rejected. Its row may say otherwise."""
@@ -107,6 +109,7 @@ class LimitSettings(_Section):
             max_page_side_pt=self.max_page_side_pt,
             max_image_pixels=self.max_image_pixels,
             max_render_pixels=self.max_render_pixels,
+            max_unpacked_bytes=self.max_unpacked_bytes,
             dpi=self.dpi,
         )
 

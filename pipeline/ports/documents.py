@@ -28,6 +28,8 @@ class DocumentLimits:
     """Declared pixels of an image file's page, or of an image inside a PDF that has to be decoded."""
     max_render_pixels: int
     """A page is rendered at a lower resolution rather than above this."""
+    max_unpacked_bytes: int
+    """All files of an archive together, as they would be on disk."""
     dpi: float
     """What a page is rendered at when nothing speaks against it."""
 

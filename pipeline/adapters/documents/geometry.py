@@ -2,6 +2,7 @@
 
 from math import sqrt
 
+from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, RecognitionFailed
 from pipeline.ports.documents import DocumentLimits
 
@@ -64,6 +65,18 @@ def check_decoded_size(width_px: int, height_px: int, bytes_per_pixel: float, li
             f"The image declares {width_px} x {height_px} pixels, more than is decoded here"
             f" ({limits.max_image_pixels} pixels or bytes). Scale it down, or raise limits.max_image_pixels.",
         )
+
+
+def unreadable_page(number: int, code: str, limits: DocumentLimits) -> PageFacts:
+    """Return the facts of a page of which nothing can be said but why."""
+    return PageFacts(
+        number=number,
+        page_class=PageClass.UNREADABLE,
+        width_pt=0.0,
+        height_pt=0.0,
+        dpi=limits.dpi,
+        error_code=code,
+    )
 
 
 def page_damaged(number: int, cause: object) -> RecognitionFailed:

@@ -21,6 +21,7 @@ from pipeline.adapters.documents.geometry import (
     page_damaged,
     pixels_of,
     scan_dpi,
+    unreadable_page,
 )
 from pipeline.adapters.documents.tiff import TiffPages, tiff_pages
 from pipeline.domain.document import PageClass, PageFacts
@@ -74,18 +75,28 @@ _PILLOW = threading.RLock()
 def open_image(path: Path, media_type: str, limits: DocumentLimits) -> Iterator["PictureFile"]:
     """Open an image file. Raises: Rejected (`damaged`, `too_many_pages`, `decompression_bomb`)."""
     with path.open("rb") as file:
-        pages = _pages(file, media_type, limits)
-        try:
-            with _guarded(limits):
-                image = _opened(file, media_type)
-        except _READER_ERRORS as error:
-            raise _damaged(error) from error
-        except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-            raise Rejected(ErrorCode.DECOMPRESSION_BOMB, _too_many_pixels(limits)) from error
-        yield PictureFile(file, image, media_type, limits, pages)
+        yield picture_file(file, media_type, limits, pages_of(file, media_type, limits))
 
 
-def _pages(file: BinaryIO, media_type: str, limits: DocumentLimits) -> TiffPages:
+def picture_file(
+    file: BinaryIO, media_type: str, limits: DocumentLimits, pages: TiffPages, *, before: int = 0
+) -> "PictureFile":
+    """Return the pages of an image file that stays open; they are counted on from those `before` it.
+
+    Raises: Rejected (`damaged`, `decompression_bomb`).
+    """
+    try:
+        with _guarded(limits):
+            image = _opened(file, media_type)
+    except _READER_ERRORS as error:
+        raise _damaged(error) from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise Rejected(ErrorCode.DECOMPRESSION_BOMB, _too_many_pixels(limits)) from error
+    return PictureFile(file, image, media_type, limits, pages, before=before)
+
+
+def pages_of(file: BinaryIO, media_type: str, limits: DocumentLimits) -> TiffPages:
+    """Return which pictures of a file are pages. Raises: Rejected (`damaged`, `too_many_pages`)."""
     if media_type != sniff.TIFF:
         return TiffPages(frames=(0,), is_cut_short=False)
     try:
@@ -150,14 +161,21 @@ class PictureFile:
     """An image file that is open."""
 
     def __init__(
-        self, file: BinaryIO, image: "ImageFile", media_type: str, limits: DocumentLimits, pages: TiffPages
+        self,
+        file: BinaryIO,
+        image: "ImageFile",
+        media_type: str,
+        limits: DocumentLimits,
+        pages: TiffPages,
+        *,
+        before: int,
     ) -> None:
         self._file = file
         self._image = image
         self._limits = limits
         self._frames = pages.frames
         self._is_cut_short = pages.is_cut_short
-        self._is_animated = media_type in _ANIMATED and self._has_frames()
+        self._before = before
         self.media_type = media_type
 
     @property
@@ -171,26 +189,26 @@ class PictureFile:
         flags = []
         if self._is_cut_short:
             flags.append(Flag(name="pages_lost"))
-        if self._is_animated:
+        if self.media_type in _ANIMATED and self._has_frames():
             flags.append(Flag(name="first_frame_only"))
         return tuple(flags)
 
     def facts(self, number: int) -> PageFacts:
         """Return what the file says of a page; where it is the only one, it is decoded to see whether it can be."""
+        return self._facts(number, decode=self.page_count == 1)
+
+    def stated_facts(self, number: int) -> PageFacts:
+        """Return what the file says of a page, which is not decoded."""
+        return self._facts(number, decode=False)
+
+    def _facts(self, number: int, *, decode: bool) -> PageFacts:
         try:
             with self._frame(number) as frame:
                 size = self._size(frame)
-                if self.page_count == 1:
+                if decode:
                     self._decode(frame, size, size.dpi)
         except RecognitionFailed as error:
-            return PageFacts(
-                number=number,
-                page_class=PageClass.UNREADABLE,
-                width_pt=0.0,
-                height_pt=0.0,
-                dpi=self._limits.dpi,
-                error_code=error.code,
-            )
+            return unreadable_page(number, error.code, self._limits)
         return PageFacts(
             number=number,
             page_class=PageClass.SCAN,
@@ -219,21 +237,22 @@ class PictureFile:
 
     @contextmanager
     def _frame(self, number: int) -> Iterator["ImageFile"]:
-        if not 1 <= number <= len(self._frames):
+        index = number - 1 - self._before
+        if not 0 <= index < len(self._frames):
             raise page_damaged(number, "it was lost when the file was cut short")
         try:
             with _guarded(self._limits):
-                yield self._tiff_frame(number) if self.media_type == sniff.TIFF else self._afresh()
+                yield self._tiff_frame(index) if self.media_type == sniff.TIFF else self._afresh()
         except _READER_ERRORS as error:
             raise page_damaged(number, error) from error
         except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
             raise RecognitionFailed(ErrorCode.DECOMPRESSION_BOMB, _too_many_pixels(self._limits)) from error
 
-    def _tiff_frame(self, number: int) -> "ImageFile":
+    def _tiff_frame(self, index: int) -> "ImageFile":
         """Return the one reader, which knows where it is in the chain, moved to a page."""
-        if self._image.tell() != self._frames[number - 1]:
+        if self._image.tell() != self._frames[index]:
             self._image.info.pop("dpi", None)
-            self._image.seek(self._frames[number - 1])
+            self._image.seek(self._frames[index])
         return self._image
 
     def _afresh(self) -> "ImageFile":

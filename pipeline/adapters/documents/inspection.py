@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.adapters.documents.bounds import Bounds, bind, child_environment
+from pipeline.adapters.documents.geometry import unreadable_page
 from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
 from pipeline.domain.password import Password
@@ -84,7 +85,7 @@ def inspect_file(
                 header = line
         if child.death:
             deaths.append(child.death)
-            facts.append(_fatal_page(len(facts) + 1, limits))
+            facts.append(unreadable_page(len(facts) + 1, ErrorCode.PAGE_DAMAGED, limits))
         if header is not None and len(facts) >= header["page_count"]:
             return _judged(header, facts, deaths)
         if header is None or not child.death:
@@ -122,17 +123,6 @@ def _unreadable(code: ErrorCode, page_count: int) -> Rejected:
 
 def _facts(fields: dict[str, Any]) -> PageFacts:
     return PageFacts(**{**fields, "page_class": PageClass(fields["page_class"])})
-
-
-def _fatal_page(number: int, limits: DocumentLimits) -> PageFacts:
-    return PageFacts(
-        number=number,
-        page_class=PageClass.UNREADABLE,
-        width_pt=0.0,
-        height_pt=0.0,
-        dpi=limits.dpi,
-        error_code=ErrorCode.PAGE_DAMAGED,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

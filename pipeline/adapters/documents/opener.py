@@ -10,7 +10,7 @@ from pipeline.ports.documents import DocumentLimits, OpenDocument
 
 
 class FileOpener:
-    """Opens PDFs and image files within limits. Readers are imported when they are first needed."""
+    """Opens PDFs, image files and archives of those within limits. Readers are imported when they are first needed."""
 
     def __init__(self, limits: DocumentLimits) -> None:
         self._limits = limits
@@ -25,6 +25,11 @@ class FileOpener:
 
             with open_pdf(path, self._limits, password) as document:
                 yield document
+        elif media_type == sniff.ZIP:
+            from pipeline.adapters.documents.archive import open_archive  # noqa: PLC0415
+
+            with open_archive(path, self._limits, password) as archive:
+                yield archive
         else:
             from pipeline.adapters.documents.images import open_image  # noqa: PLC0415
 

@@ -21,6 +21,7 @@ from pipeline.adapters.documents.geometry import (
     page_damaged,
     pixels_of,
     scan_dpi,
+    unreadable_page,
 )
 from pipeline.adapters.documents.page_class import PageEvidence, page_class
 from pipeline.adapters.documents.pdf_contents import PageContents, bytes_per_pixel, contents_of
@@ -146,14 +147,7 @@ class PdfFile:
                     dpi=seen.dpi,
                 )
         except RecognitionFailed as error:
-            return PageFacts(
-                number=number,
-                page_class=PageClass.UNREADABLE,
-                width_pt=0.0,
-                height_pt=0.0,
-                dpi=self._limits.dpi,
-                error_code=error.code,
-            )
+            return unreadable_page(number, error.code, self._limits)
 
     def render(self, number: int, *, dpi: float | None = None) -> PageImage:
         """Return the page's pixels, annotations and form fields drawn; scripts are never run."""

@@ -16,8 +16,12 @@ WEBP = "image/webp"
 BMP = "image/bmp"
 GIF = "image/gif"
 PNM = "image/x-portable-anymap"
+ZIP = "application/zip"
 
-_ACCEPTED = "PDF, TIFF, PNG, JPEG, JPEG 2000, WebP, BMP, GIF or PNM"
+_ACCEPTED = "PDF, TIFF, PNG, JPEG, JPEG 2000, WebP, BMP, GIF, PNM or a ZIP of pictures"
+_XML, _WEB_PAGE, _PROGRAM = "XML", "a web page", "a program"
+
+OFD_DOCUMENT, OFD_REMEDY = "an OFD document (GB/T 33190)", "export it as PDF, as OFD readers can"
 
 _READABLE: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
     (re.compile(pattern, re.DOTALL), media_type)
@@ -40,21 +44,23 @@ _REFUSED: tuple[tuple[re.Pattern[bytes], str, str], ...] = tuple(
         (rb".{4}ftyp", "a film or sound recording", f"send {_ACCEPTED}"),
         (rb"PK\x03\x04.{26}(word|xl|ppt|\[Content_Types)", "an Office document", "export it as PDF"),
         (rb"PK\x03\x04.{26}mimetypeapplication/(vnd\.oasis|epub)", "an OpenDocument or EPUB file", "export it as PDF"),
-        (rb"PK(\x03\x04|\x05\x06|\x07\x08)", "a ZIP archive", "unpack it and send the files in it"),
+        (rb"PK\x03\x04.{26}OFD\.xml", OFD_DOCUMENT, OFD_REMEDY),
         (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document", "export it as PDF"),
         (rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x1f\x8b|BZh|\xfd7zXZ\0|\x28\xb5\x2f\xfd", "an archive", "unpack it first"),
         (rb"AT&TFORM.{4}DJV", "a DjVu document", "convert it to PDF"),
         (rb"8BPS", "a Photoshop file", "export it as TIFF or PNG"),
         (rb"%!PS|\xc5\xd0\xd3\xc6", "PostScript", "convert it to PDF"),
-        (rb"\x7fELF|MZ.{0,1022}PE\0\0", "a program", f"send {_ACCEPTED}"),
+        (rb"\x7fELF|MZ.{0,1022}PE\0\0", _PROGRAM, f"send {_ACCEPTED}"),
         (rb"\{\\rtf", "an RTF document", "export it as PDF"),
         (rb"\s*<\?xml.{0,900}<svg|\s*<svg", "an SVG drawing", "export it as PDF or PNG"),
-        (rb"(?i)\s*(<!--.{0,500}-->\s*)?(<!doctype\s+html|<html|<head)", "a web page", "print it to PDF"),
-        (rb"\s*<\?xml", "XML", f"send {_ACCEPTED}"),
+        (rb"(?i)\s*(<!--.{0,500}-->\s*)?(<!doctype\s+html|<html|<head)", _WEB_PAGE, "print it to PDF"),
+        (rb"\s*<\?xml", _XML, f"send {_ACCEPTED}"),
         (rb"(?i)(from |received: |return-path: |mime-version: )", "an e-mail", "save its attachments and send those"),
     )
 )
 
+_ZIP = re.compile(rb"PK(\x03\x04|\x05\x06|\x07\x08)")
+_ACCOMPANIES = frozenset({_XML, _WEB_PAGE, _PROGRAM})
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -68,8 +74,9 @@ def media_type_of(head: bytes) -> str:
     for pattern, media_type in _READABLE:
         if pattern.match(head):
             return media_type
-    text = head.removeprefix(_BYTE_ORDER_MARK)
-    refused = next(((what, remedy) for pattern, what, remedy in _REFUSED if pattern.match(text)), None)
+    refused = _refused(head)
+    if refused is None and _ZIP.match(head):
+        return ZIP
     is_binary_container = refused is not None and b"\0" in head[:64]
     if not is_binary_container and b"%PDF-" in head[:HEAD_BYTES]:
         return PDF
@@ -78,6 +85,21 @@ def media_type_of(head: bytes) -> str:
         raise Rejected(ErrorCode.UNSUPPORTED_TYPE, f"The file looks like {what}, which is not read here: {remedy}.")
     kind = "plain text" if _is_text(head) else "no known format"
     raise Rejected(ErrorCode.NOT_A_DOCUMENT, f"The file is {kind}, not a document with pages: send {_ACCEPTED}.")
+
+
+def may_accompany(head: bytes) -> bool:
+    """Whether a file that begins so may lie beside pictures without being one of the pages, nor holding any.
+
+    Descriptions, checksums, what a system left behind: text, XML, web pages and whatever is not known.
+    """
+    refused = _refused(head)
+    return refused is None or refused[0] in _ACCOMPANIES
+
+
+def _refused(head: bytes) -> tuple[str, str] | None:
+    """Return what a file looks like that is known and not read, and what to do about that."""
+    text = head.removeprefix(_BYTE_ORDER_MARK)
+    return next(((what, remedy) for pattern, what, remedy in _REFUSED if pattern.match(text)), None)
 
 
 def _is_text(head: bytes) -> bool:

@@ -34,6 +34,7 @@ def limits(**changes: Any) -> DocumentLimits:
         "max_page_side_pt": 14_400.0,
         "max_image_pixels": 200_000_000,
         "max_render_pixels": 40_000_000,
+        "max_unpacked_bytes": 1024**3,
         "dpi": 200.0,
     }
     return DocumentLimits(**usual | changes)

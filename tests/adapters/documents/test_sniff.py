@@ -21,6 +21,8 @@ from pipeline.domain.errors import ErrorCode, Rejected
         (b"BM\x46\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0", "image/bmp"),
         (b"GIF89a\x01\0\x01\0", "image/gif"),
         (b"P5\n640 480\n255\n", "image/x-portable-anymap"),
+        (b"PK\x03\x04" + b"\0" * 26 + b"scan-1.pdf %PDF-1.4", "application/zip"),
+        (b"PK\x05\x06" + b"\0" * 18, "application/zip"),
     ],
 )
 def test_the_type_is_what_the_content_says(head: bytes, media_type: str) -> None:
@@ -34,7 +36,7 @@ def test_the_type_is_what_the_content_says(head: bytes, media_type: str) -> None
         (b"\0\0\0\x20ftypisom", "film"),
         (b"PK\x03\x04" + b"\0" * 26 + b"[Content_Types].xml", "Office"),
         (b"PK\x03\x04" + b"\0" * 26 + b"mimetypeapplication/vnd.oasis.opendocument.text", "OpenDocument"),
-        (b"PK\x03\x04" + b"\0" * 26 + b"scan-1.pdf %PDF-1.4", "ZIP"),
+        (b"PK\x03\x04" + b"\0" * 26 + b"OFD.xml<?xml", "OFD"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "Office"),
         (b"\x1f\x8b\x08\0", "archive"),
         (b"AT&TFORM\0\0\0\x08DJVU", "DjVu"),
