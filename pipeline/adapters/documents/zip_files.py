@@ -3,6 +3,7 @@
 Names order the files and are shown to people; they are never used as paths.
 """
 
+import errno
 import shutil
 import struct
 import tempfile
@@ -54,6 +55,9 @@ _ARCHIVE_ERRORS = (
     ArithmeticError,
     struct.error,
 )
+
+_OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+"""What is no fault of the archive that is unpacked."""
 
 
 @contextmanager
@@ -149,8 +153,7 @@ class ZipFiles:
             with self._archive.open(entry, pwd=password) as file:
                 yield cast("BinaryIO", file)
         except _ARCHIVE_ERRORS as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                # The disk's, not the archive's: readers of packed data set no number.
+            if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
                 raise
             raise RecognitionFailed(ErrorCode.PAGE_DAMAGED, f"It can't be unpacked: {error}.") from error
 
