@@ -25,7 +25,7 @@ from pipeline.adapters.documents.geometry import (
 )
 from pipeline.adapters.documents.page_class import PageEvidence, page_class
 from pipeline.adapters.documents.pdf_contents import PageContents, bytes_per_pixel, contents_of
-from pipeline.adapters.documents.pdf_repair import repaired
+from pipeline.adapters.documents.pdf_repair import repaired, walked_page_count
 from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Rejected
 from pipeline.domain.password import Password
@@ -41,23 +41,64 @@ _SMALL_ENOUGH = 4
 
 @contextmanager
 def open_pdf(path: Path, limits: DocumentLimits, password: Password | None = None) -> Iterator["PdfFile"]:
-    """Open a PDF, repairing it once if that is needed.
+    """Open a PDF, repairing it once if that is needed; no page is looked at.
 
     Raises: Rejected (`password_required`, `password_wrong`, `damaged`, `zero_pages`, `too_many_pages`,
         `unsupported_type`).
     """
     with ExitStack() as stack:
         document = _load(path, password)
-        stated_pages = 0
-        flags: tuple[Flag, ...] = ()
-        if document is None:
-            copy = stack.enter_context(repaired(path, password))
-            document = _load(copy.path)
-            stated_pages, flags = copy.stated_pages, (Flag(name="repaired"),)
+        if document is not None:
+            stack.callback(_close, document)
+            yield _counted_twice(stack, document, path, limits, password)
+            return
+        copy = stack.enter_context(repaired(path, password))
+        document = _load(copy.path)
         if document is None:
             raise Rejected(ErrorCode.DAMAGED, "The PDF is damaged beyond repair: fetch it again, or scan it again.")
         stack.callback(_close, document)
-        yield PdfFile(document, limits, stated_pages=stated_pages, flags=flags)
+        flags = (Flag(name="repaired"),)
+        yield PdfFile(
+            document, limits, pages=_count(document), stated_pages=copy.stated_pages, flags=flags, is_repaired=True
+        )
+
+
+def _counted_twice(
+    stack: ExitStack, document: Any, path: Path, limits: DocumentLimits, password: Password | None
+) -> "PdfFile":
+    """Return the PDF with the larger number of pages that holds, where its readers disagree.
+
+    PDFium believes the numbers that stand in the page tree; the second reader walks it, and a copy that it writes has
+    the right ones.
+    """
+    first, second = _count(document), walked_page_count(path, password, limits.max_pages)
+    if second is None or first == second:
+        return PdfFile(document, limits, pages=first)
+    flags = (Flag(name="page_count_disputed", score=abs(first - second) / max(first, second)),)
+    if second < first:
+        holds = _loads(document, second) or _loads(document, first - 1)
+        return PdfFile(document, limits, pages=first if holds else second, flags=flags)
+    try:
+        copy = _load(stack.enter_context(repaired(path, password)).path)
+    except Rejected:
+        copy = None
+    if copy is None:
+        return PdfFile(document, limits, pages=first, flags=flags)
+    stack.callback(_close, copy)
+    document = max(document, copy, key=_count)
+    return PdfFile(document, limits, pages=_count(document), flags=flags)
+
+
+def _count(document: Any) -> int:
+    with _PDFIUM:
+        return len(document)
+
+
+def _loads(document: Any, index: int) -> bool:
+    with _PDFIUM, suppress(pypdfium2.PdfiumError):
+        document[index].close()
+        return True
+    return False
 
 
 def _load(path: Path, password: Password | None = None) -> Any:
@@ -102,14 +143,22 @@ class PdfFile:
 
     media_type = sniff.PDF
 
-    def __init__(self, document: Any, limits: DocumentLimits, *, stated_pages: int, flags: tuple[Flag, ...]) -> None:
+    def __init__(
+        self,
+        document: Any,
+        limits: DocumentLimits,
+        *,
+        pages: int,
+        stated_pages: int = 0,
+        flags: tuple[Flag, ...] = (),
+        is_repaired: bool = False,
+    ) -> None:
         self._document = document
         self._limits = limits
         self._flags = flags
-        self._is_repaired = bool(flags)
+        self._is_repaired = is_repaired
         self._classes: dict[int, PageClass] = {}
-        with _PDFIUM:
-            self._loadable_pages = len(document)
+        self._loadable_pages = pages
         if self._loadable_pages > limits.max_pages:
             raise Rejected(
                 ErrorCode.TOO_MANY_PAGES,
@@ -128,7 +177,10 @@ class PdfFile:
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        """Return `repaired` where the file was, `pages_lost` (with their share) where that did not save every page."""
+        """Return `repaired` where the file was, `pages_lost` (with their share) where that did not save every page.
+
+        `page_count_disputed`, with the share that is in dispute, where two readers count differently.
+        """
         return self._flags
 
     def facts(self, number: int) -> PageFacts:

@@ -1,11 +1,12 @@
-"""Rewrites a damaged PDF once, so that the reader can open it, and says how many pages it once had."""
+"""The second reader of PDFs, qpdf: it counts pages by itself, and rewrites what the first one can't open, once."""
 
 import mmap
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 _GROWTH = 2
 _SLACK_BYTES = 16 * 1024**2
 """A repaired copy may be this many times larger than the original, plus this much: streams are copied as they are."""
+
+_READER_ERRORS = (RuntimeError, ValueError, ArithmeticError)
+"""What pikepdf raises besides errors of its own."""
 
 _PAGE_TREE = re.compile(rb"/Type\s*/Pages\b")
 _COUNT = re.compile(rb"/Count\s+(\d{1,9})\b")
@@ -47,6 +51,38 @@ def repaired(path: Path, password: Password | None = None) -> Iterator[RepairedP
         yield RepairedPdf(path=Path(copy.name), stated_pages=_stated_pages(path))
 
 
+def walked_page_count(path: Path, password: Password | None, most: int) -> int | None:
+    """Return how many pages the page tree holds, those that are missing from the file included; None where it is none.
+
+    Nobody counts further than a little beyond `most`.
+    """
+    import pikepdf  # noqa: PLC0415 - 150 ms, and not before the limits of a child are set
+
+    try:
+        with _opened(path, password) as pdf:
+            return _leaves(pdf, most) or None
+    except (pikepdf.PdfError, pikepdf.PasswordError, *_READER_ERRORS, LookupError, AttributeError, TypeError):
+        return None
+
+
+def _leaves(pdf: "pikepdf.Pdf", most: int) -> int:
+    """Count what the tree's nodes refer to as pages. Raises: ValueError, if it comes back to itself."""
+    import pikepdf  # noqa: PLC0415 - as above
+
+    count, waiting, seen = 0, [pdf.Root.Pages], set()
+    while waiting and count <= most:
+        node = waiting.pop()
+        kids = node.get("/Kids") if isinstance(node, pikepdf.Dictionary) else None
+        if not isinstance(kids, pikepdf.Array):
+            count += 1
+            continue
+        if node.objgen in seen:
+            raise ValueError("the page tree is a loop")
+        seen.add(node.objgen)
+        waiting.extend(kids)
+    return count
+
+
 def _rewrite(path: Path, password: Password | None, target: "_BoundedWriter") -> None:
     import pikepdf  # noqa: PLC0415 - 100 ms that only damaged files cost
 
@@ -59,7 +95,7 @@ def _rewrite(path: Path, password: Password | None, target: "_BoundedWriter") ->
             )
     except pikepdf.PasswordError as error:
         raise protection.refused("PDF", password) from error
-    except (pikepdf.PdfError, pikepdf.DataDecodingError, RuntimeError, ValueError, ArithmeticError) as error:
+    except (pikepdf.PdfError, pikepdf.DataDecodingError, *_READER_ERRORS) as error:
         if "unsupported encryption" in str(error):
             raise Rejected(
                 ErrorCode.UNSUPPORTED_TYPE,
@@ -73,19 +109,19 @@ def _rewrite(path: Path, password: Password | None, target: "_BoundedWriter") ->
 
 
 def _opened(path: Path, password: Password | None) -> "pikepdf.Pdf":
-    """Open with qpdf, which takes passwords as bytes; whose they are is for the caller to try.
+    """Open with qpdf, which takes passwords as bytes, and warns of one that is not needed.
 
     Source: ISO 32000-2, 7.6.4.3: UTF-8 from revision 6 on, before that PDFDocEncoding.
     """
     import pikepdf  # noqa: PLC0415 - as above
 
     given = password.reveal if password else ""
-    try:
-        return pikepdf.open(path, password=given)
-    except pikepdf.PasswordError:
-        if given.isascii():
-            raise
-        return pikepdf.open(path, password=given.encode("pdfdoc", errors="replace"))
+    # Attributes are not handed down: that would mend the tree, and pages missing from the file were not seen to be.
+    open_as_it_is = partial(pikepdf.open, path, inherit_page_attributes=False)
+    for form in (b"", given.encode()):
+        with suppress(pikepdf.PasswordError):
+            return open_as_it_is(password=form)
+    return open_as_it_is(password=given.encode("pdfdoc", errors="replace"))
 
 
 def _stated_pages(path: Path) -> int:

@@ -309,3 +309,59 @@ class TestRendering:
     def test_letter_paper_is_assumed_where_no_box_makes_sense(self, tmp_path: Path) -> None:
         facts = facts_of(pdf_file(tmp_path, Page(text("Anywhere"), box=(0, 0, 0, 0))))
         assert (0, 0, facts.width_pt, facts.height_pt) == LETTER
+
+
+class TestPageCount:
+    @staticmethod
+    def lying(folder: Path, pages: int, count: int) -> Path:
+        """A PDF whose page tree has another number of pages than it says; each page is wider than the last."""
+        made = [Page(b"0 0 9 9 re f", box=(0, 0, 100 + number, 100)) for number in range(1, pages + 1)]
+        whole = pdf_bytes(*made, object_stream_mode=pikepdf.ObjectStreamMode.disable)
+        truth, lie = b"/Count %d" % pages, b"/Count %d" % count
+        assert whole.count(truth) == 1
+        path = folder / "lying.pdf"
+        path.write_bytes(whole.replace(truth, lie.ljust(len(truth))))
+        return path
+
+    @pytest.mark.parametrize(("pages", "count", "disputed"), [(5, 3, 0.4), (5, 9, 4 / 9), (25, 3, 0.88)])
+    def test_where_two_readers_disagree_all_pages_that_are_there_are_taken(
+        self, tmp_path: Path, pages: int, count: int, disputed: float
+    ) -> None:
+        with FileOpener(limits()).open(self.lying(tmp_path, pages, count)) as document:
+            assert document.page_count == pages
+            found = [document.facts(number) for number in range(1, pages + 1)]
+            [flag] = document.flags
+        assert [page.width_pt for page in found] == [100 + number for number in range(1, pages + 1)]
+        assert (flag.name, flag.score) == ("page_count_disputed", pytest.approx(disputed))
+
+    def test_a_number_that_nobody_could_believe_costs_nothing(self, tmp_path: Path) -> None:
+        path = self.lying(tmp_path, 1, 9)
+        with FileOpener(limits(max_pages=3)).open(path) as document:
+            assert document.page_count == 1
+
+    def test_more_pages_than_allowed_are_found_out_behind_a_smaller_number(self, tmp_path: Path) -> None:
+        with pytest.raises(Rejected) as refusal, FileOpener(limits(max_pages=4)).open(self.lying(tmp_path, 7, 3)):
+            pass
+        assert refusal.value.code is ErrorCode.TOO_MANY_PAGES
+
+    def test_blank_pages_of_such_a_file_are_blank(self, tmp_path: Path) -> None:
+        whole = pdf_bytes(Page(), Page(), Page(), object_stream_mode=pikepdf.ObjectStreamMode.disable)
+        path = tmp_path / "blank.pdf"
+        path.write_bytes(whole.replace(b"/Count 3", b"/Count 1"))
+        with FileOpener(limits()).open(path) as document:
+            assert [document.facts(number).page_class for number in (1, 2, 3)] == [PageClass.BLANK] * 3
+
+    def test_opening_a_long_one_touches_no_page_and_facts_touch_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = pdf_file(tmp_path, *[Page(text(f"Page {number}")) for number in range(1, 1001)])
+        touched = []
+        load = pypdfium2.raw.FPDF_LoadPage
+        monkeypatch.setattr(pypdfium2.raw, "FPDF_LoadPage", lambda *page: touched.append(page[1]) or load(*page))
+        with FileOpener(limits(max_pages=1000)).open(path) as document:
+            assert document.page_count == 1000
+            assert touched == []
+            document.facts(901)
+            assert touched == [900]
+            document.render(901, dpi=36)
+            assert set(touched) == {900}
