@@ -15,6 +15,7 @@ import pydantic_settings
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from pipeline.domain.retention import Ages
 from pipeline.embedded.state import read_state
 from pipeline.ports.documents import DocumentLimits
 
@@ -204,6 +205,40 @@ class DeviceSettings(_Section):
         return {name.replace("_", "-"): own for name, own in options.items()}
 
 
+Age = Annotated[Duration, Field(le=timedelta(days=365_000))]
+
+
+class RetentionSettings(_Section):
+    """How long what belongs to a job is kept after its end; None is for ever. A tenant's row may say otherwise."""
+
+    originals: Age | None = None
+    """The original goes with the last of the jobs that were given the same bytes."""
+    page_images: Age | None = timedelta(days=7)
+    segments: Age | None = None
+    """Without them, a retry of failed pages begins at the beginning."""
+    results: Age | None = None
+    rows: Age | None = None
+    """Job, chunks and pages; all that is left of the job goes with them, but its trail."""
+    uploads: Age = timedelta(days=7)
+    """Files that were handed in, and which no open job names."""
+    devices: Age = timedelta(days=7)
+    """Rows of devices that have not been heard of."""
+    every: Duration = timedelta(minutes=1)
+    """How often dispatchers look."""
+    at_once: int = Field(default=50, ge=1)
+    """Jobs that a look removes something of, for each of these ages; after a full look the next follows at once."""
+
+    def ages(self) -> Ages:
+        """Return the ages of what belongs to jobs."""
+        return Ages(
+            originals=self.originals,
+            page_images=self.page_images,
+            segments=self.segments,
+            results=self.results,
+            rows=self.rows,
+        )
+
+
 class LogSettings(_Section):
     """Structured logs on stderr; never document text."""
 
@@ -238,6 +273,7 @@ class Settings(BaseSettings):
     leases: LeaseSettings = LeaseSettings()
     dispatcher: DispatcherSettings = DispatcherSettings()
     devices: DeviceSettings = DeviceSettings()
+    retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()
 
     @classmethod

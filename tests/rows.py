@@ -11,12 +11,14 @@ from pipeline.adapters.control import PostgresControl
 from pipeline.adapters.database import connect, transaction
 from pipeline.adapters.jobs import PostgresJobSteps
 from pipeline.adapters.ledger import PostgresLedger
+from pipeline.adapters.retention import PostgresRetention
 from pipeline.adapters.submissions import PostgresSubmissions
 from pipeline.adapters.sweeps import PostgresSweeps
 from pipeline.domain.document import Lane, PageClass, PageRange, PlannedChunk
 from pipeline.domain.fairness import Window
 from pipeline.domain.recognition import PageOutcome
-from pipeline.domain.states import Step
+from pipeline.domain.retention import Ages
+from pipeline.domain.states import JobState, Step
 from pipeline.ports.chunks import PageEntry
 from pipeline.ports.control import Again, Target
 from pipeline.ports.documents import Inspection
@@ -40,6 +42,7 @@ class Rows:
         self.sweeps = PostgresSweeps(self.engine)
         self.control = PostgresControl(self.engine)
         self.ledger = PostgresLedger(self.engine)
+        self.retention = self.kept()
         self.submissions = PostgresSubmissions(self.engine)
 
     def as_owner(self, owner):
@@ -48,6 +51,10 @@ class Rows:
         other.jobs = PostgresJobSteps(self.engine, owner=owner, lease=LEASE)
         other.chunks = PostgresChunkMoves(self.engine, owner=owner, lease=LEASE)
         return other
+
+    def kept(self, **ages):
+        """Return what expires when settings say so."""
+        return PostgresRetention(self.engine, Ages(**ages), devices_age=timedelta(days=7))
 
     def sql(self, statement, **values):
         with transaction(self.engine) as connection:
@@ -118,6 +125,19 @@ class Rows:
         """Return a job and its chunks, all claimed at attempt 1."""
         job_id, due = self.admitted(*sizes, **more)
         return job_id, [self.chunks.claim(chunk.chunk_id, 1, device_id=DEVICE) for chunk in due]
+
+    def ended(self, *sizes, **more):
+        """Return a job that has succeeded, with chunks of so many pages."""
+        job_id, chunks = self.claimed(*sizes, **more)
+        for chunk in chunks:
+            self.read(chunk)
+        job = self.jobs.claim(job_id, Step.MERGE, 3)
+        self.jobs.merged(job.claim, f"jobs/{job_id}/document/3/pages.jsonl")
+        job = self.jobs.claim(job_id, Step.EXPORT, 4)
+        self.jobs.exported(job.claim, {"text": f"jobs/{job_id}/results/4/document.txt"})
+        job = self.jobs.claim(job_id, Step.DELIVER, 5)
+        self.jobs.end(job.claim, JobState.SUCCEEDED)
+        return job_id
 
     def read(self, chunk, *, outcome=PageOutcome.RECOGNISED):
         """Enter all pages of a claimed chunk and finish it."""

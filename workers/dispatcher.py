@@ -15,7 +15,7 @@ from datetime import timedelta
 import psycopg
 import structlog
 
-from pipeline.domain.errors import Transient
+from pipeline.domain.errors import PipelineError, Transient
 from pipeline.logs import configure_logs
 from pipeline.ports.dispatch import Patience
 from pipeline.settings import DispatcherSettings, Settings, SettingsError, read_settings
@@ -29,6 +29,8 @@ log = structlog.get_logger()
 CHANNEL = "muniment"
 _GATE = timedelta(seconds=2)
 """How often the store is asked whether it is there, while there is work to send or not."""
+_LAST_ROUND = timedelta(seconds=5)
+"""What a stop waits for; a removal that is cut off is done again by the next dispatcher."""
 _BUSY_POLL = timedelta(milliseconds=100)
 """While messages go out there is a backlog, and each chunk that ends makes room for the next."""
 
@@ -76,6 +78,35 @@ class Gate:
             self._passed = time.monotonic()
 
 
+class Rounds:
+    """Does something again and again in a thread of its own, so that whatever it waits for holds up no document."""
+
+    def __init__(self, name: str, work: Callable[[], int], *, every: timedelta) -> None:
+        """Args: work returns how much it has done; it is called again at once until that is nothing."""
+        self._work = work
+        self._every = every
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join(_LAST_ROUND.total_seconds())
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                while self._work() and not self._stopping.is_set():
+                    pass
+            except PipelineError as error:
+                log.warning("round_put_off", what=self._thread.name, code=error.code, detail=error.message)
+            except Exception:  # the border of the thread: the next round may fare better
+                log.exception("round_broke", what=self._thread.name)
+            self._stopping.wait(self._every.total_seconds())
+
+
 class Dispatcher:
     """The loop."""
 
@@ -84,16 +115,23 @@ class Dispatcher:
         admit: Callable[[], int],
         sweep: Callable[[], None],
         doorbell: Doorbell,
+        expiry: Rounds,
         settings: DispatcherSettings,
     ) -> None:
         self._admit = admit
         self._sweep = sweep
         self._doorbell = doorbell
+        self._expiry = expiry
         self._settings = settings
         self.stopping = threading.Event()
 
     def run(self) -> None:
-        """Admit and sweep until `stopping` is set."""
+        """Admit, sweep and, beside that, expire until `stopping` is set."""
+        with self._expiry:
+            self._move_rows()
+        self._doorbell.close()
+
+    def _move_rows(self) -> None:
         next_sweep = 0.0
         while not self.stopping.is_set():
             pause = self._settings.poll
@@ -108,7 +146,6 @@ class Dispatcher:
                 self.stopping.wait(self._settings.poll.total_seconds())
                 continue
             self._doorbell.wait(pause, self.stopping)
-        self._doorbell.close()
 
 
 def build(settings: Settings) -> Dispatcher:
@@ -138,7 +175,8 @@ def build(settings: Settings) -> Dispatcher:
         jitter=random.random,
     )
     url = wiring.engine.url.render_as_string(hide_password=False)
-    return Dispatcher(admit, sweep, Doorbell(url), settings.dispatcher)
+    expiry = Rounds("expiry", wiring.expire, every=settings.retention.every)
+    return Dispatcher(admit, sweep, Doorbell(url), expiry, settings.dispatcher)
 
 
 def run(settings: Settings) -> None:

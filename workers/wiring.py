@@ -20,6 +20,7 @@ from pipeline.adapters.engine_memory import PostgresEngineMemory
 from pipeline.adapters.jobs import PostgresJobSteps
 from pipeline.adapters.ledger import PostgresLedger
 from pipeline.adapters.objects import S3Objects
+from pipeline.adapters.retention import PostgresRetention
 from pipeline.adapters.sweeps import PostgresSweeps
 from pipeline.adapters.writers import OUTPUTS
 from pipeline.domain.pixel_memory import BatchModel
@@ -29,6 +30,7 @@ from pipeline.engines.registry import names as engine_names
 from pipeline.ports.jobs import QueueBounds
 from pipeline.settings import Settings, SettingsError
 from pipeline.steps.deliver import Deliver
+from pipeline.steps.expire import Expire
 from pipeline.steps.export import Export
 from pipeline.steps.ingest import Ingest, SourceRules
 from pipeline.steps.job_step import StepRunner
@@ -83,6 +85,12 @@ class Wiring:
     def sweeps(self) -> PostgresSweeps:
         """Return what dispatchers find in the rows."""
         return PostgresSweeps(self.engine)
+
+    @cached_property
+    def retention(self) -> PostgresRetention:
+        """Return what of ended jobs has expired."""
+        ages = self.settings.retention
+        return PostgresRetention(self.engine, ages.ages(), devices_age=ages.devices)
 
     @cached_property
     def ledger(self) -> PostgresLedger:
@@ -196,6 +204,18 @@ class Wiring:
             max_memory_bytes=_INSPECTION_MEMORY_BYTES,
         )
         return Render(chunks=self.chunks, objects=self.objects, render=renderer.render)
+
+    @cached_property
+    def expire(self) -> Expire:
+        """Return the removal of what has been kept long enough."""
+        ages = self.settings.retention
+        return Expire(
+            rows=self.retention,
+            objects=self.objects,
+            at_once=ages.at_once,
+            uploads_age=ages.uploads,
+            now=lambda: datetime.now(UTC),
+        )
 
     @property
     def _renew_every(self) -> timedelta:

@@ -1,6 +1,7 @@
 """Control over Postgres. Each ask is a plain update of rows that anyone may make; triggers and sweeps do the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from pipeline.adapters.retries import begin_again
 from pipeline.adapters.tables import Batch, Chunk, Job, Tenant
 from pipeline.domain.document import JobId
 from pipeline.domain.errors import ErrorCode, Rejected
+from pipeline.domain.retention import Ages, Kept
 from pipeline.ports.control import Again, Change, Target, TenantStatus
 
 _ANY_HOURS = "any"
@@ -80,14 +82,23 @@ class PostgresControl:
                 queued_pages=row.queued_pages,
                 max_queued_pages=row.max_queued_pages,
                 open_jobs=row.open_jobs,
+                ages=Ages(**{what.value: getattr(row, f"keep_{what}") for what in Kept}),
             )
             for row in rows
         ]
 
-    def set_tenant(self, name: str, *, weight: float | None, max_queued_pages: int | None) -> None:
-        """Set a tenant's weight or bound, where they are given; the tenant need not have jobs yet."""
+    def set_tenant(
+        self,
+        name: str,
+        *,
+        weight: float | None = None,
+        max_queued_pages: int | None = None,
+        ages: Mapping[Kept, timedelta | None] | None = None,
+    ) -> None:
+        """Set what is given of a tenant, which need not have jobs yet; an age of None leaves it to the settings."""
         given = {"weight": weight, "max_queued_pages": max_queued_pages}
-        values = {column: value for column, value in given.items() if value is not None}
+        values: dict[str, Any] = {column: value for column, value in given.items() if value is not None}
+        values |= {f"keep_{what}": age for what, age in (ages or {}).items()}
         with transaction(self._engine) as connection:
             _upsert(connection, Tenant, {"name": name}, values)
 

@@ -1,16 +1,20 @@
 """Objects in any S3 store, through the MinIO SDK; the only module that knows it."""
 
 import io
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import BinaryIO
 
 import urllib3
 from minio import Minio
+from minio.datatypes import Object
 from minio.deleteobjects import DeleteObject
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
 
 from pipeline.domain.errors import ErrorCode, Rejected, Transient
+from pipeline.ports.objects import StoredObject
 from pipeline.settings import ObjectSettings
 
 _PART_BYTES = 8 * 1024 * 1024
@@ -82,6 +86,12 @@ class S3Objects:
             for refused in self._client.remove_objects(self._bucket, [DeleteObject(key) for key in keys]):
                 raise Transient(ErrorCode.STORE_UNAVAILABLE, f"the store kept {refused.name}: {refused.code}")
 
+    def listing(self, prefix: str, *, after: str | None = None, at_most: int | None = None) -> list[StoredObject]:
+        """Return the objects whose keys begin so, in the order of their keys, from behind a key on."""
+        with _translated(prefix):
+            found = self._client.list_objects(self._bucket, prefix=prefix, recursive=True, start_after=after)
+            return [_stored(item) for item in itertools.islice(found, at_most)]
+
     def check(self) -> None:
         """Make sure, within seconds, that the bucket is there. Raises: Transient (`store_unavailable`)."""
         with _translated(self._bucket):
@@ -97,6 +107,14 @@ def _client(settings: ObjectSettings, timeout: urllib3.Timeout, retries: urllib3
         secure=settings.secure,
         region=settings.region,
         http_client=urllib3.PoolManager(maxsize=8, timeout=timeout, retries=retries),
+    )
+
+
+def _stored(item: Object) -> StoredObject:
+    return StoredObject(
+        key=item.object_name or "",
+        size_bytes=item.size or 0,
+        stored_at=item.last_modified or datetime.now(UTC),
     )
 
 

@@ -33,6 +33,9 @@ def begin_again(connection: Connection, job_id: JobId, again: Again) -> bool:
         return False
     parse_options(job.options | dict(again.options))
     if again.from_the_beginning or not _has_results(connection, job):
+        if job.original_removed_at is not None and job.source_uri is None:
+            # There is no beginning to go back to, and what is kept of it would be lost.
+            return False
         _clear(connection, job)
         _write(connection, job, JobState.SUBMITTED, options=job.options | dict(again.options), **_UNPLANNED)
         keep_password(connection, job_id, again.password)
@@ -65,6 +68,10 @@ def _write(connection: Connection, job: Row[Any], state: JobState, **values: Any
         "deadline": None,
         "document_key": None,
         "result_keys": {},
+        "original_removed_at": None,
+        "page_images_removed_at": None,
+        "segments_removed_at": None,
+        "results_removed_at": None,
     }
     if state not in BEGINS_AGAIN[JobState(job.state)]:
         raise ValueError(f"no beginning again from {job.state} to {state}")
@@ -72,6 +79,8 @@ def _write(connection: Connection, job: Row[Any], state: JobState, **values: Any
 
 
 def _has_results(connection: Connection, job: Row[Any]) -> bool:
+    if job.segments_removed_at is not None:
+        return False
     some = select(Page.number).where(Page.job_id == job.id, Page.segment_key.is_not(None)).limit(1)
     return connection.execute(some).one_or_none() is not None
 

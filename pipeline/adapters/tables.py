@@ -5,7 +5,7 @@ stand there alone.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -56,7 +56,9 @@ _WAITS_FOR_A_STEP = _in_states([s for s in JobState if not s.is_terminal and s i
 _NEEDS_AN_ERROR = _in_states([JobState.REJECTED, JobState.FAILED])
 _MAY_GO_ON = "NOT (paused OR cancel_requested OR off_hours)"
 _BEST_FIRST = ("lane", "tenant", text("priority DESC"), "created_at")
+_ENDED = "finished_at IS NOT NULL"
 _OPEN_CHUNK = _in_states([s for s in ChunkState if not s.is_terminal])
+_AGES = "keep_originals, keep_page_images, keep_segments, keep_results, keep_rows"
 _HOURS_FORM = "hours ~ '^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]( [A-Za-z0-9_+/-]+)?$'"
 
 
@@ -100,6 +102,24 @@ class Job(Base):
         Index("job_hours", "hours", "off_hours", postgresql_where=text(f"hours IS NOT NULL AND NOT {_TERMINAL}")),
         Index("job_by_label", "tenant", "label", postgresql_where=text(f"label IS NOT NULL AND NOT {_TERMINAL}")),
         Index("job_open", "id", postgresql_where=text(f"NOT {_TERMINAL}")),
+        Index("job_by_content", "sha256", postgresql_where=text("sha256 IS NOT NULL")),
+        Index("job_by_upload", "upload_key", postgresql_where=text(f"upload_key IS NOT NULL AND NOT {_TERMINAL}")),
+        Index("job_ended", "tenant", "finished_at", postgresql_where=text(_ENDED)),
+        Index(
+            "job_with_original",
+            "tenant",
+            "finished_at",
+            postgresql_where=text(f"{_ENDED} AND original_removed_at IS NULL AND sha256 IS NOT NULL"),
+        ),
+        *(
+            Index(
+                f"job_with_{what}",
+                "tenant",
+                "finished_at",
+                postgresql_where=text(f"{_ENDED} AND {what}_removed_at IS NULL"),
+            )
+            for what in ("page_images", "segments", "results")
+        ),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=text("muniment_uuid7()"))
@@ -160,6 +180,11 @@ class Job(Base):
     """When it was submitted, or last begun again."""
     updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
     finished_at: Mapped[datetime | None]
+    original_removed_at: Mapped[datetime | None]
+    """When its age was reached; the object goes with the last job that holds on to it."""
+    page_images_removed_at: Mapped[datetime | None]
+    segments_removed_at: Mapped[datetime | None]
+    results_removed_at: Mapped[datetime | None]
 
 
 class JobSecret(Base):
@@ -359,6 +384,10 @@ class Tenant(Base):
     __table_args__ = (
         CheckConstraint("weight > 0", name="tenant_weight_positive"),
         CheckConstraint("max_queued_pages >= 0", name="tenant_bound_not_negative"),
+        CheckConstraint(
+            f"least({_AGES}) >= INTERVAL '0' AND greatest({_AGES}) <= INTERVAL '1000 years'",
+            name="tenant_ages_in_range",
+        ),
     )
 
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -369,6 +398,12 @@ class Tenant(Base):
     """None leaves it to `limits.max_queued_pages_per_tenant`."""
     queued_pages: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     """Pages of its jobs that are planned and have not ended; a trigger counts."""
+    keep_originals: Mapped[timedelta | None]
+    """How long after a job's end, as the next four; None leaves it to `retention`."""
+    keep_page_images: Mapped[timedelta | None]
+    keep_segments: Mapped[timedelta | None]
+    keep_results: Mapped[timedelta | None]
+    keep_rows: Mapped[timedelta | None]
     created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
 
 
@@ -402,17 +437,17 @@ class Turn(Base):
 
 
 class Event(Base):
-    """Append-only trail of every move; triggers write it, whoever moves the row."""
+    """Append-only trail of every move; triggers write it, whoever moves the row, and it outlives its job."""
 
     __tablename__ = "event"
     __table_args__ = (Index("event_by_job", "job_id", "id"),)
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     at: Mapped[datetime] = mapped_column(server_default=text("clock_timestamp()"))
-    job_id: Mapped[UUID] = mapped_column(ForeignKey("job.id", ondelete="CASCADE"))
+    job_id: Mapped[UUID]
     chunk_id: Mapped[UUID | None]
     actor: Mapped[str]
     """The connection's application_name."""
     kind: Mapped[str]
-    """`job.<state>` or `chunk.<state>`."""
+    """`job.<state>`, `chunk.<state>`, `job.control` or `job.expired`."""
     detail: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))

@@ -30,14 +30,24 @@ def database_url() -> str:
     return url.get_secret_value()
 
 
+def servers_named() -> tuple[Settings, str]:
+    """Return the settings and the database's URL. Raises: SettingsError, if database or store are not named."""
+    settings = read_settings()
+    return settings, _url_beside_a_store(settings)
+
+
+def _url_beside_a_store(settings: Settings) -> str:
+    if settings.database.url is None or settings.objects.endpoint is None:
+        raise SettingsError(f"nothing runs here, and no servers are named: {_HINT}")
+    return settings.database.url.get_secret_value()
+
+
 class Access:
     """Rows and store of a running system."""
 
     def __init__(self, settings: Settings) -> None:
-        if settings.database.url is None or settings.objects.endpoint is None:
-            raise SettingsError(f"nothing runs here, and no servers are named: {_HINT}")
         self.settings = settings
-        self.engine: Engine = connect(settings.database.url.get_secret_value(), actor="muniment cli")
+        self.engine: Engine = connect(_url_beside_a_store(settings), actor="muniment cli")
         self.submissions = PostgresSubmissions(self.engine)
         self.devices = PostgresDeviceBoard(self.engine)
         self.control = PostgresControl(self.engine)

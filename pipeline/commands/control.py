@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from datetime import datetime, timedelta
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from pipeline.commands.options import TIME_FORMS, as_utc
+from pipeline.commands.options import TIME_FORMS, age, as_utc
 from pipeline.commands.passwords import given_password, password_options
 
 if TYPE_CHECKING:
     from pipeline.domain.document import JobId
+    from pipeline.domain.retention import Ages
     from pipeline.ports.control import Change, Target
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -147,13 +148,13 @@ def tenants_command(context: click.Context, as_json: bool) -> None:
         found = access.control.tenants()
     for tenant in found:
         if as_json:
-            click.echo(json.dumps(asdict(tenant), ensure_ascii=False))
+            click.echo(json.dumps(asdict(tenant), ensure_ascii=False, default=_seconds))
             continue
         bound = "" if tenant.max_queued_pages is None else f" of {tenant.max_queued_pages}"
         state = "  paused" if tenant.paused else ""
         click.echo(
             f"{tenant.name:20}  weight {tenant.weight:g}  {tenant.open_jobs} open jobs"
-            f"  {tenant.queued_pages}{bound} pages queued{state}"
+            f"  {tenant.queued_pages}{bound} pages queued{state}{_kept(tenant.ages)}"
         )
 
 
@@ -161,14 +162,35 @@ def tenants_command(context: click.Context, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--weight", type=click.FloatRange(min=0, min_open=True), help="Share of the devices beside the others.")
 @click.option("--max-queued-pages", type=click.IntRange(min=0), help="Planned pages that its open jobs may have.")
-def set_command(name: str, weight: float | None, max_queued_pages: int | None) -> None:
-    """Set a tenant's weight or bound; it need not have jobs yet."""
+@click.option("--keep-originals", type=age, help="How long after a job's end: 30d, 12h, or default.")
+@click.option("--keep-page-images", type=age, help="The same of rendered pages.")
+@click.option("--keep-segments", type=age, help="The same of finished pages, which a retry needs.")
+@click.option("--keep-results", type=age, help="The same of outputs.")
+@click.option("--keep-rows", type=age, help="The same of the job itself, and of all that is left of it.")
+def set_command(
+    *, name: str, weight: float | None, max_queued_pages: int | None, **ages: "timedelta | Literal['default'] | None"
+) -> None:
+    """Set a tenant's weight, bound or ages; it need not have jobs yet."""
     from pipeline.commands.access import open_access
+    from pipeline.domain.retention import Kept
 
-    if weight is None and max_queued_pages is None:
-        raise click.UsageError("say what to set: --weight or --max-queued-pages")
+    given = {Kept(option.removeprefix("keep_")): own for option, own in ages.items() if own is not None}
+    if weight is None and max_queued_pages is None and not given:
+        raise click.UsageError("say what to set: --weight, --max-queued-pages or how long to --keep-...")
+    own_ages = {what: None if own == "default" else own for what, own in given.items()}
     with open_access() as access:
-        access.control.set_tenant(name, weight=weight, max_queued_pages=max_queued_pages)
+        access.control.set_tenant(name, weight=weight, max_queued_pages=max_queued_pages, ages=own_ages)
+
+
+def _seconds(kept: timedelta) -> float:
+    return kept.total_seconds()
+
+
+def _kept(ages: "Ages") -> str:
+    from pipeline.domain.retention import Kept
+
+    own = {what: kept for what in Kept if (kept := ages.of(what)) is not None}
+    return "".join(f"  {what} kept {kept}" for what, kept in own.items())
 
 
 def _target(job_ids: tuple[str, ...], label: str | None, tenant: str | None) -> "Target":

@@ -1,8 +1,9 @@
 """The options of a document, as `run` and `submit` take them."""
 
+import re
 from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any, TypeVar
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -11,6 +12,22 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 TIME_FORMS = ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M", "%Y-%m-%d")
 _FORMATS = ("json", "markdown", "text")
 _LANES = ("auto", "cpu", "gpu")
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def age(value: str) -> "timedelta | Literal['default']":
+    """Return what a number of seconds, minutes, hours or days means, such as `30d`; `default` stays.
+
+    Raises: click.BadParameter.
+    """
+    if value == "default":
+        return "default"
+    parts = re.fullmatch(r"(\d{1,8})([smhd])", value)
+    if parts is None:
+        raise click.BadParameter(f"{value} is no age: those look like 30d, 12h or 90s, or `default` for the settings'")
+    return timedelta(seconds=int(parts[1]) * _UNITS[parts[2]])
 
 
 def document_options(command: Command) -> Command:

@@ -4,10 +4,12 @@ from uuid import UUID
 
 from pipeline.domain.document import ChunkId, JobId
 
+UPLOADS = "uploads/"
+
 
 def upload(upload_id: UUID) -> str:
     """Return where a file lies between its arrival and its job's ingest."""
-    return f"uploads/{upload_id}"
+    return f"{UPLOADS}{upload_id}"
 
 
 def original(sha256: str) -> str:
@@ -35,5 +37,10 @@ def result(job: JobId, attempt: int, file_name: str) -> str:
     return f"jobs/{job}/results/{attempt}/{file_name}"
 
 
-INTERNAL = ("uploads/", "originals/", "jobs/")
+def of_job(job: JobId) -> str:
+    """Return the beginning of all keys that belong to one job alone."""
+    return f"jobs/{job}/"
+
+
+INTERNAL = (UPLOADS, "originals/", "jobs/")
 """Prefixes of our own bucket that no source may name."""

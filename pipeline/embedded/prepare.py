@@ -6,6 +6,7 @@ what it loads does not stay in the supervisor. It reads one JSON object from std
 
 import io
 import json
+import math
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,15 +16,20 @@ from typing import Any
 import psycopg
 import urllib3
 from minio import Minio
-from minio.error import MinioException
+from minio.commonconfig import ENABLED, Filter
+from minio.error import MinioException, S3Error
+from minio.lifecycleconfig import AbortIncompleteMultipartUpload, Expiration, LifecycleConfig, Rule
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
 from pipeline.adapters.database import upgrade
+from pipeline.domain import keys
 from pipeline.settings import ObjectSettings
 
 _STORE_WITHIN = timedelta(seconds=30)
 _FINAL = {"AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId"}
+_UNKNOWN = {"NotImplemented", "MethodNotAllowed", "NotSupported"}
+_UPLOADS_RULE = "muniment-uploads"
 _PROBE_KEY = "muniment-start"
 """Written over at each start, never removed: that would need one more permission."""
 
@@ -67,6 +73,37 @@ def prepare_bucket(objects: ObjectSettings) -> None:
             if getattr(error, "code", None) in _FINAL or time.monotonic() > deadline:
                 raise
         time.sleep(0.05)
+
+
+def limit_uploads(objects: ObjectSettings, *, whole: timedelta, begun: timedelta) -> bool:
+    """Have the store itself remove what is left behind below `uploads/`; whether it takes such rules.
+
+    A backstop for what no process of ours gets to see. Rules of others on the bucket stay as they are.
+
+    Args: whole is counted in days from the arrival of a file, and has to be above what any job may wait; begun is the
+        same for uploads in parts that were never finished.
+    """
+    client = store_client(objects)
+    rule = Rule(
+        ENABLED,
+        rule_id=_UPLOADS_RULE,
+        rule_filter=Filter(prefix=keys.UPLOADS),
+        expiration=Expiration(days=_days(whole)),
+        abort_incomplete_multipart_upload=AbortIncompleteMultipartUpload(days_after_initiation=_days(begun)),
+    )
+    try:
+        known = client.get_bucket_lifecycle(objects.bucket)
+        others = [other for other in (known.rules if known else ()) if other.rule_id != _UPLOADS_RULE]
+        client.set_bucket_lifecycle(objects.bucket, LifecycleConfig([*others, rule]))
+    except S3Error as error:
+        if error.code in _UNKNOWN:
+            return False
+        raise
+    return True
+
+
+def _days(age: timedelta) -> int:
+    return max(1, math.ceil(age / timedelta(days=1)))
 
 
 def store_client(objects: ObjectSettings) -> Minio:

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
 from pipeline.domain.document import ChunkId, JobId
 from pipeline.domain.password import Password
+from pipeline.domain.retention import Ages, Kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,8 @@ class TenantStatus:
     queued_pages: int
     max_queued_pages: int | None
     open_jobs: int
+    ages: Ages
+    """Its own; None leaves it to the settings."""
 
 
 class Control(Protocol):
@@ -85,5 +88,12 @@ class Control(Protocol):
     def tenants(self) -> list[TenantStatus]:
         """Return all tenants, by name."""
 
-    def set_tenant(self, name: str, *, weight: float | None, max_queued_pages: int | None) -> None:
-        """Set a tenant's weight or bound, where they are given; the tenant need not have jobs yet."""
+    def set_tenant(
+        self,
+        name: str,
+        *,
+        weight: float | None = None,
+        max_queued_pages: int | None = None,
+        ages: Mapping[Kept, timedelta | None] | None = None,
+    ) -> None:
+        """Set what is given of a tenant, which need not have jobs yet; an age of None leaves it to the settings."""

@@ -2,7 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
 from typing import BinaryIO, Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    """An object that is there."""
+
+    key: str
+    size_bytes: int
+    stored_at: datetime
 
 
 class ObjectStore(Protocol):
@@ -19,3 +30,6 @@ class ObjectStore(Protocol):
 
     def delete(self, keys: Sequence[str]) -> None:
         """Remove objects; those that are not there are no error."""
+
+    def listing(self, prefix: str, *, after: str | None = None, at_most: int | None = None) -> list[StoredObject]:
+        """Return the objects whose keys begin so, in the order of their keys, from behind a key on."""

@@ -53,6 +53,9 @@ class Ingest:
         self._check_options(job)
         original = self._already_stored(job) or self._store(job)
         self.jobs.ingested(job.claim, original)
+        if self.objects.size(keys.original(original.sha256)) is None:
+            # The last other job of this content let go of it before our row named it.
+            self._store(job)
         self._forget_upload(job)
 
     def _check_options(self, job: ClaimedJob) -> None:

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from pipeline.domain.document import Lane
 from pipeline.domain.errors import ErrorCode, PipelineError
+from pipeline.domain.retention import Kept
 from pipeline.domain.retry import Retry
 from pipeline.domain.states import Step
 from pipeline.ports.chunks import Measured
@@ -53,6 +54,9 @@ def everything(rows):
     rows.sweeps.audit(job_id, Patience(longest_job=timedelta(days=1), longest_wait=timedelta(days=1)))
     rows.sweeps.unstarted_jobs(AT_ONCE)
     rows.sweeps.unstarted_chunks(Lane.CPU, AT_ONCE)
+    for what in Kept:
+        rows.kept(**{what.value: AT_ONCE}).expired(what, 50)
+    rows.retention.wanted(["uploads/1"])
     rows.cancel([job_id])
     rows.sweeps.end_unwanted()
     rows.control.change(Target(label="box-17"), Change(paused=True))

@@ -34,6 +34,7 @@ IMPOSSIBLE = {
     "job_lane_known": "UPDATE job SET lane = 'fast'",
     "tenant_weight_positive": "UPDATE tenant SET weight = 0",
     "tenant_bound_not_negative": "UPDATE tenant SET max_queued_pages = -1",
+    "tenant_ages_in_range": "UPDATE tenant SET keep_results = '-1 s'",
     "batch_priority_range": "UPDATE batch SET priority = -101",
     "batch_hours_form": "UPDATE batch SET hours = 'at night'",
     "chunk_range_not_empty": "UPDATE chunk SET last_page = 0",
