@@ -34,6 +34,8 @@ _COMMANDS = {
     "worker": ("processes", "Run one Celery worker."),
     "dispatcher": ("processes", "Run a dispatcher."),
     "launcher": ("processes", "Run one worker for each device of this host."),
+    "metrics": ("processes", "Serve what the rows say, for Prometheus."),
+    "probe": ("processes", "Ask a process of this host whether it is ready."),
     "flower": ("processes", "Run Flower over our Celery application."),
 }
 EXIT_UNEXPECTED = 1

@@ -1,7 +1,8 @@
 """All settings, one typed tree, read once by each process and passed on.
 
-Order, first wins: arguments, environment (`MUNIMENT_*`, levels joined by `__`), the TOML file named by
-`MUNIMENT_CONFIG` (default `muniment.toml` in the working directory), what the running embedded stack wrote down.
+Order, first wins: arguments, environment (`MUNIMENT_*`, levels joined by `__`), files of the folder `MUNIMENT_SECRETS`
+(`database__password`), the TOML file named by `MUNIMENT_CONFIG` (default `muniment.toml` in the working directory),
+what the running embedded stack wrote down.
 """
 
 import os
@@ -9,10 +10,20 @@ import tempfile
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import pydantic_settings
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from pipeline.domain.retention import Ages
@@ -45,19 +56,38 @@ class _Section(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
 
-class DatabaseSettings(_Section):
-    """Postgres 13 or later."""
-
+class _Server(_Section):
     url: SecretStr | None = None
-    """`postgresql+psycopg://user:password@host:port/name`."""
+    password: SecretStr | None = None
+    """Goes into the URL, so that it can come from elsewhere."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _join(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("url") and given.get("password"):
+            return given | {"url": _with_password(_plain(given["url"]), _plain(given["password"]))}
+        return given
+
+
+def _plain(secret: Any) -> str:
+    return secret.get_secret_value() if isinstance(secret, SecretStr) else str(secret)
+
+
+def _with_password(url: str, password: str) -> str:
+    parts = urlsplit(url)
+    user, host = (parts.netloc.rpartition("@")[0].partition(":")[0], parts.netloc.rpartition("@")[2])
+    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
+
+
+class DatabaseSettings(_Server):
+    """Postgres 13 or later; its URL is `postgresql+psycopg://user:password@host:port/name`."""
+
     pool_size: int = Field(default=2, ge=1, le=50)
 
 
-class BrokerSettings(_Section):
-    """Valkey or Redis 6.2 or later; its own database number, `noeviction`."""
+class BrokerSettings(_Server):
+    """Valkey or Redis 6.2 or later, `noeviction`; its URL is `redis://:password@host:port/0`."""
 
-    url: SecretStr | None = None
-    """`redis://:password@host:port/0`."""
     key_prefix: str = "muniment:"
 
 
@@ -239,11 +269,53 @@ class RetentionSettings(_Section):
         )
 
 
+class MetricsSettings(_Section):
+    """What each process says of itself by HTTP: `/metrics` for Prometheus, `/livez` and `/readyz`."""
+
+    host: str = "127.0.0.1"
+    """Nobody is asked for a password: a loopback address, or one that only Prometheus reaches."""
+    port: int = Field(default=0, ge=0, le=65535)
+    """0 for none. Processes of one host need a port each, but for workers of a launcher, for which that answers."""
+    every: Duration = timedelta(seconds=15)
+    """How old what is said of the rows may be."""
+    window: Duration = timedelta(hours=1)
+    """What has ended is counted over so long."""
+    tenants: int = Field(default=20, ge=0)
+    """Those with most queued stand by themselves, all others as one."""
+
+
+Level = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+
+
 class LogSettings(_Section):
     """Structured logs on stderr; never document text."""
 
-    level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
+    level: Level = "INFO"
+    levels: dict[str, Level] = {}
+    """By module or package, such as `workers.supervisor` or `celery`; the longest name that fits counts."""
     json_lines: bool = False
+
+
+class _SecretFilesSource(PydanticBaseSettingsSource):
+    """Files named after settings, as container engines mount secrets; others in the folder are left alone."""
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        raise NotImplementedError
+
+    def __call__(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for path in _secret_files():
+            section, _, name = path.name.lower().partition("__")
+            found.setdefault(section, {})[name] = path.read_text(encoding="utf-8").strip()
+        return found
+
+
+def _secret_files() -> list[Path]:
+    folder = os.environ.get("MUNIMENT_SECRETS")
+    try:
+        return [path for path in Path(folder).iterdir() if "__" in path.name and path.is_file()] if folder else []
+    except OSError as error:
+        raise SettingsError(f"MUNIMENT_SECRETS: {folder} can't be read: {error.strerror}") from error
 
 
 class _EmbeddedStackSource(PydanticBaseSettingsSource):
@@ -274,6 +346,7 @@ class Settings(BaseSettings):
     dispatcher: DispatcherSettings = DispatcherSettings()
     devices: DeviceSettings = DeviceSettings()
     retention: RetentionSettings = RetentionSettings()
+    metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()
 
     @classmethod
@@ -290,6 +363,7 @@ class Settings(BaseSettings):
         return (
             init_settings,
             env_settings,
+            _SecretFilesSource(settings_cls),
             TomlConfigSettingsSource(settings_cls, toml_file=config),
             _EmbeddedStackSource(settings_cls),
         )

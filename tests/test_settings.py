@@ -74,6 +74,38 @@ def test_a_secret_is_in_no_message_and_no_repr(monkeypatch: pytest.MonkeyPatch) 
     assert "hush" not in str(raised.value)
 
 
+def test_secrets_come_from_files_and_passwords_go_into_urls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "database__password").write_text("a/b@c\n")
+    (tmp_path / "broker__password").write_text("hush")
+    (tmp_path / "objects__secret_key").write_text("from the file")
+    (tmp_path / "of_somebody_else").write_text("left alone")
+    monkeypatch.setenv("MUNIMENT_SECRETS", str(tmp_path))
+    monkeypatch.setenv("MUNIMENT_DATABASE__URL", "postgresql+psycopg://muniment@postgres:5432/muniment?sslmode=require")
+    monkeypatch.setenv("MUNIMENT_BROKER__URL", "redis://valkey/0")
+    monkeypatch.setenv("MUNIMENT_OBJECTS__SECRET_KEY", "from the environment")
+    settings = read_settings()
+    assert settings.database.url
+    assert settings.broker.url
+    url = "postgresql+psycopg://muniment:a%2Fb%40c@postgres:5432/muniment?sslmode=require"
+    assert settings.database.url.get_secret_value() == url
+    assert settings.broker.url.get_secret_value() == "redis://:hush@valkey/0"
+    assert settings.objects.secret_key.get_secret_value() == "from the environment"
+    assert "hush" not in repr(settings)
+
+
+def test_a_secret_file_of_an_unknown_name_is_a_problem_like_any_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "database__pasword").write_text("hush")
+    monkeypatch.setenv("MUNIMENT_SECRETS", str(tmp_path))
+    with pytest.raises(SettingsError, match=r"^database\.pasword: ") as raised:
+        read_settings()
+    assert "hush" not in str(raised.value)
+    monkeypatch.setenv("MUNIMENT_SECRETS", str(tmp_path / "nowhere"))
+    with pytest.raises(SettingsError, match=r"MUNIMENT_SECRETS: .* can't be read"):
+        read_settings()
+
+
 def test_a_stack_that_can_not_start_for_its_settings_says_so_in_lines(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pipeline.embedded", f"--home={tmp_path / 'home'}"],

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import structlog
 
@@ -22,6 +22,7 @@ from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.states import DeviceState
 from pipeline.engines.registry import memory_of
 from pipeline.logs import configure_logs
+from pipeline.monitoring.serving import MetricsServer
 from pipeline.ports.chunks import Measured
 from pipeline.ports.devices import DeviceInfo, Standing
 from pipeline.settings import DeviceSettings, Settings, read_settings
@@ -33,6 +34,9 @@ from workers.device_view import view_of
 from workers.runner_process import Patience, RunnerCommand
 from workers.supervisor import MemoryBounds, Supervisor
 from workers.wiring import Wiring
+
+if TYPE_CHECKING:
+    from pipeline.monitoring.counting import PrometheusMeter
 
 log = structlog.get_logger()
 
@@ -93,6 +97,10 @@ def device_owner(devices: DeviceSettings, name: str) -> str:
     return f"{socket.gethostname()}:{path}#{path.stat().st_ino}"
 
 
+METRICS: MetricsServer | None = None
+"""The port that the worker has bound, for its children to let go of."""
+
+
 @dataclass(slots=True)
 class _State:
     wiring: Wiring
@@ -110,10 +118,21 @@ def begin() -> None:
     global _state  # noqa: PLW0603 - see the module's docstring
     settings = read_settings()
     name = os.environ.get(NAME_VARIABLE, "worker")
-    configure_logs(settings.log, worker=name)
-    _state = _State(Wiring(settings, actor=name))
+    if METRICS:
+        # It was forked along; this process counts, and its parent answers.
+        METRICS.close()
+    meter = _meter()
+    configure_logs(settings.log, count=meter.line_logged, worker=name)
+    _state = _State(Wiring(settings, actor=name, meter=meter))
     if device := os.environ.get(DEVICE_VARIABLE):
         _serve_device(_state, device)
+
+
+def _meter() -> "PrometheusMeter":
+    # Only now: the worker has named by then where the counts go, which the library asks once.
+    from pipeline.monitoring.counting import PrometheusMeter  # noqa: PLC0415
+
+    return PrometheusMeter()
 
 
 def end() -> None:
@@ -148,6 +167,7 @@ def recognise() -> Recognise:
         lease=state.wiring.settings.leases.chunk,
         draining=lambda: _takes_nothing(state),
         jitter=random.random,
+        meter=state.wiring.meter,
     )
 
 

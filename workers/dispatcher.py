@@ -17,6 +17,8 @@ import structlog
 
 from pipeline.domain.errors import PipelineError, Transient
 from pipeline.logs import configure_logs
+from pipeline.monitoring.counting import PrometheusMeter
+from pipeline.monitoring.serving import Beat, MetricsServer
 from pipeline.ports.dispatch import Patience
 from pipeline.settings import DispatcherSettings, Settings, SettingsError, read_settings
 from pipeline.steps.admit import Admit, Windows
@@ -29,6 +31,7 @@ log = structlog.get_logger()
 CHANNEL = "muniment"
 _GATE = timedelta(seconds=2)
 """How often the store is asked whether it is there, while there is work to send or not."""
+_LONGEST_ROUND = timedelta(minutes=1)
 _LAST_ROUND = timedelta(seconds=5)
 """What a stop waits for; a removal that is cut off is done again by the next dispatcher."""
 _BUSY_POLL = timedelta(milliseconds=100)
@@ -112,16 +115,20 @@ class Dispatcher:
 
     def __init__(
         self,
+        *,
         admit: Callable[[], int],
         sweep: Callable[[], None],
         doorbell: Doorbell,
         expiry: Rounds,
+        beat: Callable[[], None],
         settings: DispatcherSettings,
     ) -> None:
+        """Args: beat is called after each round in which nothing was away."""
         self._admit = admit
         self._sweep = sweep
         self._doorbell = doorbell
         self._expiry = expiry
+        self._beat = beat
         self._settings = settings
         self.stopping = threading.Event()
 
@@ -141,6 +148,7 @@ class Dispatcher:
                     next_sweep = time.monotonic() + self._settings.sweep.total_seconds()
                 if self._admit():
                     pause = _BUSY_POLL
+                self._beat()
             except Transient as error:
                 log.warning("dispatch_put_off", code=error.code, detail=error.message)
                 self.stopping.wait(self._settings.poll.total_seconds())
@@ -148,8 +156,8 @@ class Dispatcher:
             self._doorbell.wait(pause, self.stopping)
 
 
-def build(settings: Settings) -> Dispatcher:
-    """Return a dispatcher over the real services."""
+def build(settings: Settings, beat: Callable[[], None]) -> Dispatcher:
+    """Return a dispatcher over the real services. Raises: SettingsError."""
     wiring = Wiring(settings, actor="dispatcher")
     queue = CeleryChains(create_app(settings))
     dispatch, limits = settings.dispatcher, settings.limits
@@ -176,14 +184,21 @@ def build(settings: Settings) -> Dispatcher:
     )
     url = wiring.engine.url.render_as_string(hide_password=False)
     expiry = Rounds("expiry", wiring.expire, every=settings.retention.every)
-    return Dispatcher(admit, sweep, Doorbell(url), expiry, settings.dispatcher)
+    return Dispatcher(
+        admit=admit, sweep=sweep, doorbell=Doorbell(url), expiry=expiry, beat=beat, settings=settings.dispatcher
+    )
 
 
 def run(settings: Settings) -> None:
-    """Run a dispatcher until SIGTERM or SIGINT."""
-    dispatcher = build(settings)
+    """Run a dispatcher until SIGTERM or SIGINT. Raises: SettingsError."""
+    meter = PrometheusMeter()
+    configure_logs(settings.log, count=meter.line_logged, worker="dispatcher")
+    rounds = Beat("the moving of rows", within=_LONGEST_ROUND)
+    server = MetricsServer(settings.metrics, rounds.problem)
+    dispatcher = build(settings, rounds)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: dispatcher.stopping.set())
+    server.start(counts=meter.registry)
     log.info("dispatcher_started")
     dispatcher.run()
 
@@ -191,9 +206,7 @@ def run(settings: Settings) -> None:
 def main() -> int:
     """Run the dispatcher of the command line."""
     try:
-        settings = read_settings()
-        configure_logs(settings.log, worker="dispatcher")
-        run(settings)
+        run(read_settings())
     except SettingsError as error:
         sys.stderr.write(f"muniment dispatcher: {error}\n")
         return 2

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import structlog
 
+from pipeline.embedded.state import ProcessState
 from pipeline.embedded.supervisor import ProcessSpec, Supervisor
 from pipeline.logs import configure_logs
+from pipeline.monitoring.serving import MetricsServer, shared_folder
 from pipeline.settings import DeviceSettings, Settings, SettingsError, default_home, read_settings
 from workers.accelerators import VISIBLE_VARIABLE, Nvml, accelerators, load_nvml, names_of
 from workers.child import TOTAL_BYTES_VARIABLE
@@ -56,7 +58,8 @@ def worker_of(device: Served) -> ProcessSpec:
     return ProcessSpec(
         name=f"worker-{device.name.replace(':', '')}",
         argv=(sys.executable, "-m", "workers.worker", "--device", device.name),
-        env={**os.environ, **one_thread, **device.environment},
+        # The launcher answers for what all of them count.
+        env={**os.environ, **one_thread, **device.environment, "MUNIMENT_METRICS__PORT": "0"},
         folder=Path.cwd(),
         stop_grace=timedelta(seconds=15),
     )
@@ -68,6 +71,8 @@ async def serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     supervisor = Supervisor(logs=default_home() / "logs")
+    shared_folder(settings.metrics, settings.devices.temporary_folder / "metrics-launcher")
+    MetricsServer(settings.metrics, lambda: _left_down(supervisor)).start()
     devices = devices_to_serve(settings.devices, os.environ, load_nvml())
     log.info("launcher_started", devices=[device.name for device in devices])
     await supervisor.start(*(worker_of(device) for device in devices))
@@ -77,15 +82,20 @@ async def serve(settings: Settings) -> None:
         await supervisor.stop()
 
 
+def _left_down(supervisor: Supervisor) -> str | None:
+    down = [name for name, report in supervisor.reports.items() if report.state is ProcessState.DOWN]
+    return f"died too often and are left down: {', '.join(down)}" if down else None
+
+
 def main() -> int:
     """Run the launcher."""
     try:
         settings = read_settings()
+        configure_logs(settings.log, worker="launcher")
+        asyncio.run(serve(settings))
     except SettingsError as error:
         sys.stderr.write(f"muniment launcher: {error}\n")
         return 2
-    configure_logs(settings.log, worker="launcher")
-    asyncio.run(serve(settings))
     return 0
 
 

@@ -28,6 +28,7 @@ from pipeline.domain.retry import AttemptLimits
 from pipeline.engines.registry import memory_of
 from pipeline.engines.registry import names as engine_names
 from pipeline.ports.jobs import QueueBounds
+from pipeline.ports.meter import Meter, Uncounted
 from pipeline.settings import Settings, SettingsError
 from pipeline.steps.deliver import Deliver
 from pipeline.steps.expire import Expire
@@ -44,9 +45,10 @@ _INSPECTION_MEMORY_BYTES = 4 * 1024**3
 class Wiring:
     """What one process works with; everything is made at its first use."""
 
-    def __init__(self, settings: Settings, *, actor: str) -> None:
+    def __init__(self, settings: Settings, *, actor: str, meter: Meter | None = None) -> None:
         self.settings = settings
         self.actor = actor
+        self.meter = meter or Uncounted()
         # Names this very process on leases: a host may give a process id again.
         self.owner = f"{actor}@{socket.gethostname()}/{os.getpid()}-{secrets.token_hex(4)}"
 
@@ -122,7 +124,7 @@ class Wiring:
     @property
     def steps(self) -> StepRunner:
         """Return what runs the steps of jobs."""
-        return StepRunner(jobs=self.jobs, limits=self.limits, jitter=random.random)
+        return StepRunner(jobs=self.jobs, limits=self.limits, jitter=random.random, meter=self.meter)
 
     @property
     def ingest(self) -> Ingest:

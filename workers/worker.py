@@ -4,8 +4,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from celery.signals import heartbeat_sent, setup_logging, worker_ready
 
 from pipeline.logs import configure_logs
+from pipeline.monitoring.serving import Beat, MetricsServer, shared_folder
 from pipeline.settings import Settings, SettingsError, read_settings
 from workers import child
 from workers.app import QUEUES, create_app
@@ -13,6 +18,8 @@ from workers.process import DeviceLocked, lock_device
 
 EXIT_SETTINGS = 2
 EXIT_DEVICE_HELD = 4
+_NO_HEARTBEAT = timedelta(seconds=30)
+"""A worker sends one every two seconds while it is connected."""
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -45,6 +52,8 @@ def run(settings: Settings, known: argparse.Namespace) -> None:
         concurrency = 1
     os.environ[child.QUEUES_VARIABLE] = queues
     configure_logs(settings.log, worker=name)
+    setup_logging.connect(_keep_our_logs)
+    _serve_metrics(settings, name)
     app = create_app(settings)
     app.set_current()
     app.worker_main(
@@ -59,6 +68,19 @@ def run(settings: Settings, known: argparse.Namespace) -> None:
             "--events",
         ]
     )
+
+
+def _serve_metrics(settings: Settings, name: str) -> None:
+    """Count in the pool's children and answer here, once there are such. Raises: SettingsError."""
+    shared_folder(settings.metrics, settings.devices.temporary_folder / f"metrics-{name}")
+    connected = Beat("the connection to the broker", within=_NO_HEARTBEAT)
+    child.METRICS = server = MetricsServer(settings.metrics, connected.problem)
+    heartbeat_sent.connect(connected, weak=False)
+    worker_ready.connect(lambda **_: server.start(), weak=False)
+
+
+def _keep_our_logs(**_: Any) -> None:
+    """Be there: with a receiver, Celery sets up no logs of its own."""
 
 
 def main() -> int:

@@ -213,6 +213,7 @@ class Chunk(Base):
         UniqueConstraint("job_id", "ordinal", name="chunk_ordinal"),
         Index("chunk_open", "job_id", "ordinal", postgresql_where=text(_OPEN_CHUNK)),
         Index("chunk_in_flight", "lane", "state", postgresql_where=text("state IN ('admitted', 'running')")),
+        Index("chunk_dead", "lane", postgresql_where=text(f"state = '{ChunkState.DEAD}'")),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True)
@@ -252,6 +253,7 @@ class ChunkAttempt(Base):
         CheckConstraint(_one_of("outcome", AttemptOutcome), name="chunk_attempt_outcome_known"),
         CheckConstraint("(outcome IS NULL) = (ended_at IS NULL)", name="chunk_attempt_ends_with_outcome"),
         Index("chunk_attempt_by_device", "device_id", "started_at"),
+        Index("chunk_attempt_ended", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
     )
 
     chunk_id: Mapped[UUID] = mapped_column(ForeignKey("chunk.id", ondelete="CASCADE"), primary_key=True)

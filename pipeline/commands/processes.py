@@ -1,4 +1,4 @@
-"""`worker`, `dispatcher`, `launcher`, `flower`: the processes one by one, under someone else's care."""
+"""The processes one by one, under someone else's care: `worker`, `dispatcher`, `launcher`, `metrics`, `flower`."""
 
 import os
 import sys
@@ -39,3 +39,35 @@ def launcher_command() -> None:
 def flower_command(arguments: tuple[str, ...]) -> None:
     """Run Flower over our Celery application; arguments are Flower's, or `FLOWER_*` in the environment."""
     _become("celery", "--app", "workers.app", "flower", *arguments)
+
+
+@click.command("metrics")
+@click.option("--once", is_flag=True, help="Print what the rows say now, and end.")
+def metrics_command(once: bool) -> None:
+    """Serve what the rows say, for Prometheus, on `metrics.port`; one is enough, more do no harm."""
+    if not once:
+        _become("pipeline.monitoring.exporter")
+    from pipeline.monitoring import exporter
+    from pipeline.settings import read_settings
+
+    click.echo(exporter.once(read_settings()), nl=False)
+
+
+@click.command("probe")
+@click.option("--live", is_flag=True, help="Only whether it lives, not whether it can do its work.")
+def probe_command(live: bool) -> None:
+    """Ask the process that serves `metrics.port` here whether it is ready: exit code 0 or 1, for health checks."""
+    from urllib.error import HTTPError, URLError
+    from urllib.request import urlopen
+
+    from pipeline.settings import read_settings
+
+    metrics = read_settings().metrics
+    host = "127.0.0.1" if metrics.host in ("0.0.0.0", "::") else metrics.host  # noqa: S104 - any means this host, too
+    try:
+        with urlopen(f"http://{host}:{metrics.port}/{'livez' if live else 'readyz'}", timeout=5) as answer:
+            click.echo(answer.read().decode().strip())
+    except HTTPError as error:
+        raise click.ClickException(error.read().decode().strip()) from error
+    except (URLError, OSError) as error:
+        raise click.ClickException(f"nobody answers at {host}:{metrics.port}: {error}") from error

@@ -17,12 +17,19 @@ FLOWER_USER = "muniment"
 
 def pipeline_processes(env: Mapping[str, str], *, dispatchers: int = 1) -> list[ProcessSpec]:
     """Return the processes that move and read documents, in the order of `status`."""
+    # Where metrics are asked for, one process answers for all.
+    env = {**env, "MUNIMENT_METRICS__PORT": "0"}
     return [
         *(_process(dispatcher_name(number), "dispatcher", env=env) for number in range(dispatchers)),
         _process("io", "worker", "--queues", "io,render", "--name", "io", "--concurrency", "2", env=env),
         # Starts one worker for each device, and ends them.
         _process("launcher", "launcher", env=env),
     ]
+
+
+def metrics_process(env: Mapping[str, str]) -> ProcessSpec:
+    """Return what serves the metrics of the whole stack."""
+    return _process("metrics", "metrics", env=env)
 
 
 def dispatcher_name(number: int) -> str:

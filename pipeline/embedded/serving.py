@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from pipeline.embedded.composition import flower_process, pipeline_processes, process_environment
+from pipeline.embedded.composition import flower_process, metrics_process, pipeline_processes, process_environment
 from pipeline.embedded.credentials import load_or_create
 from pipeline.embedded.errors import HomeInUse, StackError
 from pipeline.embedded.files import private_folder
@@ -28,6 +28,7 @@ from pipeline.embedded.state import (
     write_state,
 )
 from pipeline.embedded.supervisor import Supervisor
+from pipeline.monitoring.serving import FOLDER_VARIABLE, empty_folder
 from pipeline.settings import Settings
 
 SUPERVISOR_LOCK = "supervisor.lock"
@@ -129,7 +130,11 @@ class _Stack:
 
     async def _start_work(self, servers: Servers) -> None:
         env = process_environment(self._home, servers, cpu_slots=self._options.cpu_slots)
+        if self._settings.metrics.port:
+            env[FOLDER_VARIABLE] = str(empty_folder(self._home / "metrics"))
         processes = pipeline_processes(env, dispatchers=self._options.dispatchers)
+        if self._settings.metrics.port:
+            processes.append(metrics_process(env))
         if self._options.with_flower:
             flower, self._flower = flower_process(
                 env, home=self._home, port=self._embedded.pick_port(), password=self._credentials.flower_password

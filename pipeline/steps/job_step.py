@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import TypeVar, assert_never
@@ -14,9 +14,12 @@ from pipeline.domain.errors import ErrorCode, PipelineError, Rejected, StaleMove
 from pipeline.domain.retry import AttemptLimits, GiveUp, Retry, decide_step
 from pipeline.domain.states import JobState, Step
 from pipeline.ports.jobs import ClaimedJob, JobClaim, JobSteps
+from pipeline.ports.meter import Meter, Uncounted
 
 log = structlog.get_logger()
 Item = TypeVar("Item")
+_TAKEN_AWAY = "taken_away"
+"""Stands for an error's code where somebody else had the step by the end."""
 
 
 class Next(StrEnum):
@@ -35,37 +38,51 @@ class StepRunner:
     jobs: JobSteps
     limits: AttemptLimits
     jitter: Callable[[], float]
+    meter: Meter = field(default_factory=Uncounted)
 
     def run(self, job_id: JobId, step: Step, attempt: int, work: Callable[[ClaimedJob], None]) -> Next:
         """Claim the step, do the work, which makes the move; record what went wrong, if anything did."""
-        try:
-            job = self.jobs.claim(job_id, step, attempt)
-        except StaleMove as stale:
-            log.info("step_not_claimed", job_id=str(job_id), step=step, attempt=attempt, reason=str(stale))
-            return Next.STOP
+        with structlog.contextvars.bound_contextvars(job_id=str(job_id), step=str(step), attempt=attempt):
+            try:
+                job = self.jobs.claim(job_id, step, attempt)
+            except StaleMove as stale:
+                log.info("step_not_claimed", reason=str(stale))
+                return Next.STOP
+            started = time.monotonic()
+            code = self._work(job, work)
+            seconds = time.monotonic() - started
+            log.info("step_ended", error_code=code, seconds=round(seconds, 2))
+            self.meter.step_ended(step, code, seconds)
+            return Next.GO_ON if code is None else Next.STOP
+
+    def _work(self, job: ClaimedJob, work: Callable[[ClaimedJob], None]) -> str | None:
+        """Return why it was not done, if it was not."""
         try:
             work(job)
         except StaleMove as stale:
-            log.warning("step_taken_away", job_id=str(job_id), step=step, attempt=attempt, reason=str(stale))
-            return Next.STOP
+            log.warning("step_taken_away", reason=str(stale))
+            return _TAKEN_AWAY
         except PipelineError as error:
             return self._record(job, error)
         except Exception as error:  # the border: whatever it is, its fate stands on the row
-            log.exception("step_broke", job_id=str(job_id), step=step, attempt=attempt)
-            return self._record(job, PipelineError(ErrorCode.INTERNAL, f"{type(error).__name__} during {step}"))
-        return Next.GO_ON
+            log.exception("step_broke")
+            return self._record(
+                job, PipelineError(ErrorCode.INTERNAL, f"{type(error).__name__} during {job.claim.step}")
+            )
+        return None
 
-    def _record(self, job: ClaimedJob, error: PipelineError) -> Next:
+    def _record(self, job: ClaimedJob, error: PipelineError) -> str:
         claim = job.claim
-        log.warning("step_failed", job_id=str(claim.job_id), step=claim.step, code=error.code, detail=error.message)
+        log.warning("step_failed", code=error.code, detail=error.message)
         try:
             if isinstance(error, Rejected):
                 self.jobs.end(claim, _where_the_document_is_to_blame(claim.step), error)
             else:
                 self._retry_or_end(job, error)
         except StaleMove as stale:
-            log.warning("step_taken_away", job_id=str(claim.job_id), step=claim.step, reason=str(stale))
-        return Next.STOP
+            log.warning("step_taken_away", reason=str(stale))
+            return _TAKEN_AWAY
+        return error.code
 
     def _retry_or_end(self, job: ClaimedJob, error: PipelineError) -> None:
         decision = decide_step(

@@ -1,6 +1,7 @@
 """Recognise: claim a chunk for a device, watch its runner read the pages, record them as they come, finish fenced."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
@@ -11,8 +12,9 @@ import structlog
 
 from pipeline.domain.batches import BatchBound
 from pipeline.domain.document import ChunkId
-from pipeline.domain.errors import PipelineError, StaleMove, Transient
-from pipeline.domain.retry import AttemptLimits, ChunkDecision, Retry, decide
+from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove, Transient
+from pipeline.domain.recognition import PageOutcome
+from pipeline.domain.retry import AttemptLimits, ChunkDecision, GiveUp, Retry, decide
 from pipeline.domain.states import AttemptOutcome
 from pipeline.ports.chunks import ChunkClaim, ChunkMoves, ClaimedChunk, Hold, Measured, PageEntry
 from pipeline.ports.devices import (
@@ -24,6 +26,7 @@ from pipeline.ports.devices import (
     ReadingFailed,
     Tick,
 )
+from pipeline.ports.meter import AttemptEnded, Meter, Uncounted
 
 log = structlog.get_logger()
 _OUTCOME_OF = {
@@ -46,6 +49,7 @@ class Recognise:
     lease: timedelta
     draining: Callable[[], bool]
     jitter: Callable[[], float]
+    meter: Meter = field(default_factory=Uncounted)
     sleep: Callable[[float], None] = time.sleep
 
     def __call__(self, chunk_id: ChunkId, attempt: int) -> None:
@@ -62,12 +66,14 @@ class Recognise:
         except StaleMove as stale:
             log.info("chunk_not_claimed", chunk_id=str(chunk_id), attempt=attempt, reason=str(stale))
             return
-        watch = _Watch(step=self, chunk=chunk)
-        if engine_missing:
-            # Claimed all the same, so that the attempt counts: a device that never gets ready must not hold a row.
-            watch.fail(engine_missing)
-        else:
-            watch.run()
+        bound = {
+            "job_id": str(chunk.claim.job_id),
+            "chunk_id": str(chunk_id),
+            "attempt": attempt,
+            "device": self.device.device_id,
+        }
+        with structlog.contextvars.bound_contextvars(**bound):
+            _Watch(step=self, chunk=chunk).run(engine_missing)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,6 +86,10 @@ class _Watch:
     in_work: int | None = None
     """The page that the runner is reading, if it is reading one alone."""
     finished: int = 0
+    pages: Counter[PageOutcome] = field(default_factory=Counter)
+    outcome: AttemptOutcome = AttemptOutcome.LOST
+    """What was last written to the rows of how it ended."""
+    error_code: ErrorCode | None = None
     asked_to_stop: Hold | None = None
     renewed: float = field(default_factory=time.monotonic)
     looked: float = field(default_factory=time.monotonic)
@@ -88,28 +98,46 @@ class _Watch:
     def claim(self) -> ChunkClaim:
         return self.chunk.claim
 
-    def run(self) -> None:
+    def run(self, engine_missing: PipelineError | None) -> None:
         """Read to the end, whichever it is."""
         started = time.monotonic()
+        if engine_missing:
+            # Claimed all the same, so that the attempt counts: a device that never gets ready must not hold a row.
+            self.fail(engine_missing)
+        else:
+            self._attempt()
+        self._tell(time.monotonic() - started)
+
+    def _attempt(self) -> None:
         try:
             self._read()
         except StaleMove as stale:
             # Someone else has the chunk by now; whatever the runner still does, nothing of it is written.
-            log.warning("chunk_taken_away", chunk_id=str(self.claim.chunk_id), reason=str(stale))
+            log.warning("chunk_taken_away", reason=str(stale))
         except ReadingFailed as error:
             self.measured = error.measured
             self.fail(error)
         except PipelineError as error:
             self.fail(error)
+
+    def _tell(self, seconds: float) -> None:
         log.info(
             "chunk_ended",
-            job_id=str(self.claim.job_id),
-            chunk_id=str(self.claim.chunk_id),
-            attempt=self.claim.attempt,
-            device=self.step.device.device_id,
+            outcome=self.outcome,
+            error_code=self.error_code,
             pages=self.finished,
-            seconds=round(time.monotonic() - started, 2),
+            seconds=round(seconds, 2),
             peak_bytes=self.measured.peak_bytes,
+        )
+        self.step.meter.attempt_ended(
+            AttemptEnded(
+                device=self.step.device.device_id.partition("/")[2],
+                outcome=self.outcome,
+                error_code=self.error_code,
+                pages=self.pages,
+                seconds=seconds,
+                peak_bytes=self.measured.peak_bytes,
+            )
         )
 
     def _read(self) -> None:
@@ -146,6 +174,9 @@ class _Watch:
     def _record(self, pages: tuple[PageEntry, ...]) -> None:
         hold = self._patiently(lambda: self.step.chunks.record(self.claim, pages))
         self.finished += len(pages)
+        self.pages.update(page.outcome for page in pages)
+        for page in pages:
+            self.step.meter.page_read(page.engine or "none", (page.elapsed_ms or 0) / 1000)
         self.renewed = time.monotonic()
         self._obey(hold)
 
@@ -164,7 +195,7 @@ class _Watch:
                 self._obey(self.step.chunks.look(self.claim))
         except Transient as error:
             # The runner goes on: the database may be back before there is something to record.
-            log.warning("rows_out_of_reach", chunk_id=str(self.claim.chunk_id), detail=error.message)
+            log.warning("rows_out_of_reach", detail=error.message)
 
     def _obey(self, hold: Hold) -> None:
         if hold is not Hold.GO_ON:
@@ -179,13 +210,15 @@ class _Watch:
     def _end(self, *, stopped: bool) -> None:
         if not stopped:
             self._patiently(lambda: self.step.chunks.finish(self.claim, self.measured))
+            self.outcome = AttemptOutcome.DONE
             return
         outcome = _OUTCOME_OF[self.asked_to_stop or Hold.GO_ON]
         self._patiently(lambda: self.step.chunks.hand_back(self.claim, outcome, self.measured))
+        self.outcome = outcome
 
     def fail(self, error: PipelineError) -> None:
         """Record that the attempt failed, and what follows from it."""
-        log.warning("chunk_failed", chunk_id=str(self.claim.chunk_id), code=error.code, detail=error.message)
+        log.warning("chunk_failed", code=error.code, detail=error.message)
         try:
             if self.asked_to_stop is not None:
                 # Killed because it did not stop in time, or just then: that we asked is no fault of the chunk.
@@ -196,7 +229,11 @@ class _Watch:
                 lambda: self.step.chunks.fail(self.claim, error, decision, self.measured, suspect=self.in_work)
             )
         except StaleMove as stale:
-            log.warning("chunk_taken_away", chunk_id=str(self.claim.chunk_id), reason=str(stale))
+            log.warning("chunk_taken_away", reason=str(stale))
+            return
+        self.outcome, self.error_code = AttemptOutcome.FAILED, error.code
+        if isinstance(decision, GiveUp):
+            self.pages[PageOutcome.FAILED] += len(self.chunk.pages) - self.finished
 
     def _decide(self, error: PipelineError) -> ChunkDecision:
         pages_left = len(self.chunk.pages) - self.finished
