@@ -1,5 +1,6 @@
 """The launcher: finds this host's devices and keeps one worker running for each: `muniment launcher`."""
 
+import argparse
 import asyncio
 import os
 import signal
@@ -8,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import BinaryIO
 
 import structlog
 
+from pipeline.embedded.files import private_folder
 from pipeline.embedded.state import ProcessState
 from pipeline.embedded.supervisor import ProcessSpec, Supervisor
 from pipeline.logs import configure_logs
@@ -65,12 +68,12 @@ def worker_of(device: Served) -> ProcessSpec:
     )
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: Settings, *, echo: BinaryIO | None) -> None:
     """Keep the workers running until SIGTERM or SIGINT; then let each stop at its next page border."""
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    supervisor = Supervisor(logs=default_home() / "logs")
+    supervisor = Supervisor(logs=private_folder(default_home() / "logs"), echo=echo)
     shared_folder(settings.metrics, settings.devices.temporary_folder / "metrics-launcher")
     MetricsServer(settings.metrics, lambda: _left_down(supervisor)).start()
     devices = devices_to_serve(settings.devices, os.environ, load_nvml())
@@ -88,11 +91,14 @@ def _left_down(supervisor: Supervisor) -> str | None:
 
 
 def main() -> int:
-    """Run the launcher."""
+    """Run the launcher of the command line."""
+    parser = argparse.ArgumentParser(prog="muniment launcher", description=__doc__)
+    parser.add_argument("--echo", action="store_true", help="print what the workers log, beside their log files")
+    echo = sys.stderr.buffer if parser.parse_args().echo else None
     try:
         settings = read_settings()
         configure_logs(settings.log, worker="launcher")
-        asyncio.run(serve(settings))
+        asyncio.run(serve(settings, echo=echo))
     except SettingsError as error:
         sys.stderr.write(f"muniment launcher: {error}\n")
         return 2

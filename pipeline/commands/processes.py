@@ -29,9 +29,10 @@ def dispatcher_command() -> None:
 
 
 @click.command("launcher")
-def launcher_command() -> None:
+@click.option("--echo", is_flag=True, help="Print what the workers log, beside their log files.")
+def launcher_command(echo: bool) -> None:
     """Run one worker for each device of this host, and keep them running."""
-    _become("workers.launcher")
+    _become("workers.launcher", *(["--echo"] if echo else []))
 
 
 @click.command("flower", context_settings=_PASSED_ON)

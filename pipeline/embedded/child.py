@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import BinaryIO
 
 from pipeline.embedded.errors import ProcessFailed
 from pipeline.embedded.liveness import ProcessIdentity, identify
@@ -43,9 +44,17 @@ class RestartPolicy:
 class Child:
     """One process, kept running from `start` to `stop`."""
 
-    def __init__(self, spec: ProcessSpec, logs: Path, policy: RestartPolicy, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        spec: ProcessSpec,
+        *,
+        logs: Path,
+        policy: RestartPolicy,
+        on_change: Callable[[], None],
+        echo: BinaryIO | None = None,
+    ) -> None:
         self.spec = spec
-        self._log = RotatingLog(logs / f"{spec.name}.log")
+        self._log = RotatingLog(logs / f"{spec.name}.log", echo=echo)
         self._policy = policy
         self._on_change = on_change
         self._process: subprocess.Popen[bytes] | None = None

@@ -1,6 +1,7 @@
 """Log files with a bound: what a supervised process prints, rotated by size."""
 
 from pathlib import Path
+from typing import BinaryIO
 
 MAX_BYTES = 10 * 1024**2
 KEPT_FILES = 3
@@ -9,10 +10,14 @@ KEPT_FILES = 3
 class RotatingLog:
     """A log file with older parts beside it, `NAME.log.1` and so on; all together at most `max_bytes * kept`."""
 
-    def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES, kept: int = KEPT_FILES) -> None:
+    def __init__(
+        self, path: Path, *, max_bytes: int = MAX_BYTES, kept: int = KEPT_FILES, echo: BinaryIO | None = None
+    ) -> None:
+        """Args: echo gets all that is written, too."""
         self.path = path
         self._max_bytes = max_bytes
         self._kept = kept
+        self._echo = echo
         self._stream = path.open("ab", buffering=0)
 
     def write(self, piece: bytes) -> None:
@@ -21,6 +26,9 @@ class RotatingLog:
             if self._stream.tell() + len(piece) > self._max_bytes:
                 self._rotate()
             self._stream.write(piece[-self._max_bytes :])
+            if self._echo:
+                self._echo.write(piece)
+                self._echo.flush()
         except (OSError, ValueError):  # ValueError: a rotation failed before and left the file closed
             return
 

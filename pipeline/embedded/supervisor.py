@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from pipeline.embedded.child import Child, RestartPolicy
 from pipeline.embedded.process import ProcessSpec
@@ -22,10 +23,13 @@ class Supervisor:
         logs: Path,
         restarts: RestartPolicy = _DEFAULT_POLICY,
         on_change: Callable[[], None] = lambda: None,
+        echo: BinaryIO | None = None,
     ) -> None:
+        """Args: echo gets what all processes print, beside their logs."""
         self._logs = logs
         self._restarts = restarts
         self._on_change = on_change
+        self._echo = echo
         self._children: list[Child] = []
 
     @property
@@ -38,7 +42,10 @@ class Supervisor:
 
         Raises: ProcessFailed, when one ends or is not ready in time; all of these are stopped then.
         """
-        children = [Child(spec, self._logs, self._restarts, self._on_change) for spec in specs]
+        children = [
+            Child(spec, logs=self._logs, policy=self._restarts, on_change=self._on_change, echo=self._echo)
+            for spec in specs
+        ]
         self._children += children
         try:
             async with asyncio.TaskGroup() as starts:
