@@ -238,6 +238,13 @@ class DeviceSettings(_Section):
 Age = Annotated[Duration, Field(le=timedelta(days=365_000))]
 
 
+class StartSettings(_Section):
+    """How processes begin."""
+
+    patience: Annotated[timedelta, BeforeValidator(_as_number), Field(ge=timedelta(0))] = timedelta(seconds=30)
+    """How long a process waits for a service that is not there yet, or not as it has to be, before it ends."""
+
+
 class RetentionSettings(_Section):
     """How long what belongs to a job is kept after its end; None is for ever. A tenant's row may say otherwise."""
 
@@ -345,6 +352,7 @@ class Settings(BaseSettings):
     leases: LeaseSettings = LeaseSettings()
     dispatcher: DispatcherSettings = DispatcherSettings()
     devices: DeviceSettings = DeviceSettings()
+    start: StartSettings = StartSettings()
     retention: RetentionSettings = RetentionSettings()
     metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()

@@ -5,6 +5,7 @@ They end with the last pytest process that uses them, also when all of those are
 
 import itertools
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -114,6 +115,15 @@ def database_url(
     _on_database_server(f'CREATE DATABASE "{name}" TEMPLATE "{TEMPLATE}" STRATEGY file_copy')
     yield _named(services.database, name)
     _on_database_server(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture
+def empty_database_url(services: Servers, _on_database_server: Callable[[str], object]) -> Iterator[str]:
+    """An empty database of the test's own, as a URL for SQLAlchemy."""
+    name = f"empty_{secrets.token_hex(8)}"
+    _on_database_server(f"CREATE DATABASE {name} STRATEGY file_copy")
+    yield _named(services.database, name)
+    _on_database_server(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ Each setting here is there for a measured reason. Rows are the truth and message
 sweep, while a redelivered one would cost a page read twice: hence early acks, no prefetch, no retries, no results.
 """
 
+import os
 from typing import Any
 
 from celery import Celery
@@ -13,6 +14,12 @@ from pipeline.settings import Settings, SettingsError, read_settings
 
 QUEUES = ("io", "render", "cpu", "gpu")
 _PERSISTENT = 2
+_GO_BEFORE_OURS = (
+    "CELERY_BROKER_URL",
+    "CELERY_BROKER_READ_URL",
+    "CELERY_BROKER_WRITE_URL",
+    "CELERY_RESULT_BACKEND",
+)
 _LONGEST_TASK_S = 12 * 3600
 
 
@@ -33,9 +40,11 @@ def transport_options(settings: Settings) -> dict[str, Any]:
 
 
 def configuration(settings: Settings) -> dict[str, Any]:
-    """Return Celery's settings. Raises: SettingsError, if there is no broker."""
+    """Return Celery's settings. Raises: SettingsError, if there is no broker, or not ours alone to say which."""
     if settings.broker.url is None:
         raise SettingsError("broker.url is not set: start the embedded stack (muniment up), or name a Redis server")
+    if theirs := [name for name in _GO_BEFORE_OURS if os.environ.get(name)]:
+        raise SettingsError(f"{', '.join(theirs)}: Celery would follow that before our settings: unset it")
     return {
         "broker_url": settings.broker.url.get_secret_value(),
         "broker_transport_options": transport_options(settings),

@@ -1,13 +1,32 @@
 """Checks the broker's settings that would break the rules, and says what to do: `python -m workers.broker_check`."""
 
 import sys
+from urllib.parse import urlsplit
 
 import redis
 
-from pipeline.settings import SettingsError, read_settings
+from pipeline.settings import Settings, SettingsError, read_settings
+from pipeline.starting import ExitCode, Unfit
 from workers.app import configuration
 
 _OLDEST = (6, 2)
+_SCHEMES = ("redis", "rediss", "redis+socket", "unix")
+
+
+def check_broker(settings: Settings) -> None:
+    """Make sure that the broker answers and keeps what it is given. Raises: SettingsError, Unfit."""
+    url: str = configuration(settings)["broker_url"]
+    where = urlsplit(url)
+    if where.scheme not in _SCHEMES:
+        raise SettingsError(
+            f"broker.url: {where.scheme}:// is not supported, use a Valkey or Redis server (redis://). With others a"
+            " worker can't be kept from fetching a second chunk while it reads the first"
+        )
+    try:
+        check(url, settings.broker.key_prefix)
+    except SettingsError as error:
+        place = f" ({where.hostname}:{where.port or 6379}{where.path})" if where.hostname else ""
+        raise Unfit(ExitCode.BROKER, f"{error}{place}") from error
 
 
 def check(url: str, prefix: str) -> str:

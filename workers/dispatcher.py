@@ -20,11 +20,13 @@ from pipeline.logs import configure_logs
 from pipeline.monitoring.counting import PrometheusMeter
 from pipeline.monitoring.serving import Beat, MetricsServer
 from pipeline.ports.dispatch import Patience
-from pipeline.settings import DispatcherSettings, Settings, SettingsError, read_settings
+from pipeline.settings import DispatcherSettings, Settings, read_settings
+from pipeline.starting import exit_code_of
 from pipeline.steps.admit import Admit, Windows
 from pipeline.steps.sweep import Sweep
 from workers.app import create_app
 from workers.chains import CeleryChains
+from workers.startup import check_services
 from workers.wiring import Wiring
 
 log = structlog.get_logger()
@@ -190,27 +192,23 @@ def build(settings: Settings, beat: Callable[[], None]) -> Dispatcher:
 
 
 def run(settings: Settings) -> None:
-    """Run a dispatcher until SIGTERM or SIGINT. Raises: SettingsError."""
+    """Run a dispatcher until SIGTERM or SIGINT. Raises: SettingsError, Unfit."""
     meter = PrometheusMeter()
     configure_logs(settings.log, count=meter.line_logged, worker="dispatcher")
     rounds = Beat("the moving of rows", within=_LONGEST_ROUND)
     server = MetricsServer(settings.metrics, rounds.problem)
+    server.start(counts=meter.registry)
+    check_services(settings)
     dispatcher = build(settings, rounds)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: dispatcher.stopping.set())
-    server.start(counts=meter.registry)
     log.info("dispatcher_started")
     dispatcher.run()
 
 
 def main() -> int:
     """Run the dispatcher of the command line."""
-    try:
-        run(read_settings())
-    except SettingsError as error:
-        sys.stderr.write(f"muniment dispatcher: {error}\n")
-        return 2
-    return 0
+    return exit_code_of("dispatcher", lambda: run(read_settings()))
 
 
 if __name__ == "__main__":

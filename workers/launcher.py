@@ -18,9 +18,11 @@ from pipeline.embedded.state import ProcessState
 from pipeline.embedded.supervisor import ProcessSpec, Supervisor
 from pipeline.logs import configure_logs
 from pipeline.monitoring.serving import MetricsServer, shared_folder
-from pipeline.settings import DeviceSettings, Settings, SettingsError, default_home, read_settings
+from pipeline.settings import DeviceSettings, Settings, default_home, read_settings
+from pipeline.starting import exit_code_of
 from workers.accelerators import VISIBLE_VARIABLE, Nvml, accelerators, load_nvml, names_of
 from workers.child import TOTAL_BYTES_VARIABLE
+from workers.startup import check_services
 
 log = structlog.get_logger()
 
@@ -90,19 +92,19 @@ def _left_down(supervisor: Supervisor) -> str | None:
     return f"died too often and are left down: {', '.join(down)}" if down else None
 
 
+def run(settings: Settings, *, echo: BinaryIO | None) -> None:
+    """Serve this host's devices until told to stop. Raises: SettingsError, Unfit."""
+    configure_logs(settings.log, worker="launcher")
+    check_services(settings)
+    asyncio.run(serve(settings, echo=echo))
+
+
 def main() -> int:
     """Run the launcher of the command line."""
     parser = argparse.ArgumentParser(prog="muniment launcher", description=__doc__)
     parser.add_argument("--echo", action="store_true", help="print what the workers log, beside their log files")
     echo = sys.stderr.buffer if parser.parse_args().echo else None
-    try:
-        settings = read_settings()
-        configure_logs(settings.log, worker="launcher")
-        asyncio.run(serve(settings, echo=echo))
-    except SettingsError as error:
-        sys.stderr.write(f"muniment launcher: {error}\n")
-        return 2
-    return 0
+    return exit_code_of("launcher", lambda: run(read_settings(), echo=echo))
 
 
 if __name__ == "__main__":

@@ -11,13 +11,13 @@ from celery.signals import heartbeat_sent, setup_logging, worker_ready
 
 from pipeline.logs import configure_logs
 from pipeline.monitoring.serving import Beat, MetricsServer, shared_folder
-from pipeline.settings import Settings, SettingsError, read_settings
+from pipeline.settings import Settings, read_settings
+from pipeline.starting import ExitCode, exit_code_of
 from workers import child
 from workers.app import QUEUES, create_app
 from workers.process import DeviceLocked, lock_device
+from workers.startup import check_services
 
-EXIT_SETTINGS = 2
-EXIT_DEVICE_HELD = 4
 _NO_HEARTBEAT = timedelta(seconds=30)
 """A worker sends one every two seconds while it is connected."""
 
@@ -39,7 +39,10 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def run(settings: Settings, known: argparse.Namespace) -> None:
-    """Serve until told to stop. Raises: DeviceLocked, if another worker of this host serves the device."""
+    """Serve until told to stop.
+
+    Raises: DeviceLocked, if another worker of this host serves the device; SettingsError, Unfit.
+    """
     name = known.name or (known.device or "worker").replace(":", "")
     os.environ[child.NAME_VARIABLE] = name
     queues, concurrency = known.queues, known.concurrency
@@ -52,6 +55,7 @@ def run(settings: Settings, known: argparse.Namespace) -> None:
         concurrency = 1
     os.environ[child.QUEUES_VARIABLE] = queues
     configure_logs(settings.log, worker=name)
+    check_services(settings)
     setup_logging.connect(_keep_our_logs)
     _serve_metrics(settings, name)
     app = create_app(settings)
@@ -87,14 +91,10 @@ def main() -> int:
     """Run the worker of the command line."""
     known = arguments(sys.argv[1:])
     try:
-        run(read_settings(), known)
-    except SettingsError as error:
-        sys.stderr.write(f"muniment worker: {error}\n")
-        return EXIT_SETTINGS
+        return exit_code_of("worker", lambda: run(read_settings(), known))
     except DeviceLocked as error:
         sys.stderr.write(f"muniment worker: {error}; stop that worker first, or name another device\n")
-        return EXIT_DEVICE_HELD
-    return 0
+        return ExitCode.DEVICE_HELD
 
 
 if __name__ == "__main__":

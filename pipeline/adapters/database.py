@@ -74,6 +74,14 @@ def upgrade(url: str) -> None:
     upgrade_to(_config(url), "head")
 
 
+def is_known(revision: str) -> bool:
+    """Whether the migrations of this code have such a revision."""
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory.from_config(_config(""))
+    return revision in {script.revision for script in scripts.walk_revisions()}
+
+
 def revisions(url: str) -> tuple[str | None, str | None]:
     """Return the revision that the database is at and the one that this code needs."""
     from alembic.migration import MigrationContext

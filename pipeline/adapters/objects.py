@@ -27,17 +27,22 @@ _DENIED = {"AccessDenied", "InvalidBucketName"}
 class S3Objects:
     """ObjectStore over S3. Safe to share between threads; build it after a fork."""
 
-    def __init__(self, settings: ObjectSettings) -> None:
+    def __init__(self, settings: ObjectSettings, *, patient: bool = True) -> None:
+        """Args: patient is to try again for a while what fails; otherwise the answer comes within seconds."""
         if settings.endpoint is None:
             raise ValueError("objects.endpoint is not set: start the embedded stack, or name an S3 store")
         self._bucket = settings.bucket
-        # The SDK's own HTTP client waits five minutes for a store that is away.
-        self._client = _client(
-            settings,
-            urllib3.Timeout(connect=3, read=60),
-            urllib3.Retry(total=4, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504)),
-        )
         self._probe = _client(settings, urllib3.Timeout(connect=2, read=3), urllib3.Retry(total=0))
+        # The SDK's own HTTP client waits five minutes for a store that is away.
+        self._client = (
+            self._probe
+            if not patient
+            else _client(
+                settings,
+                urllib3.Timeout(connect=3, read=60),
+                urllib3.Retry(total=4, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504)),
+            )
+        )
 
     def put(self, key: str, content: Iterable[bytes] | BinaryIO | bytes, *, media_type: str) -> int:
         """Store an object, streaming; return its size in bytes."""

@@ -42,5 +42,8 @@ def of_job(job: JobId) -> str:
     return f"jobs/{job}/"
 
 
+PROBE = "muniment-start"
+"""Written over whenever a process starts, never removed: that would need one more permission."""
+
 INTERNAL = (UPLOADS, "originals/", "jobs/")
 """Prefixes of our own bucket that no source may name."""

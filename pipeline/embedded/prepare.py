@@ -30,8 +30,6 @@ _STORE_WITHIN = timedelta(seconds=30)
 _FINAL = {"AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId"}
 _UNKNOWN = {"NotImplemented", "MethodNotAllowed", "NotSupported"}
 _UPLOADS_RULE = "muniment-uploads"
-_PROBE_KEY = "muniment-start"
-"""Written over at each start, never removed: that would need one more permission."""
 
 
 def prepare_database(url: str) -> None:
@@ -66,8 +64,8 @@ def prepare_bucket(objects: ObjectSettings) -> None:
         try:
             if not client.bucket_exists(objects.bucket):
                 client.make_bucket(objects.bucket)
-            client.put_object(objects.bucket, _PROBE_KEY, io.BytesIO(b"."), 1)
-            client.get_object(objects.bucket, _PROBE_KEY).close()
+            client.put_object(objects.bucket, keys.PROBE, io.BytesIO(b"."), 1)
+            client.get_object(objects.bucket, keys.PROBE).close()
             return
         except (MinioException, urllib3.exceptions.HTTPError) as error:
             if getattr(error, "code", None) in _FINAL or time.monotonic() > deadline:

@@ -3,16 +3,19 @@
 import signal
 import sys
 import threading
+from functools import partial
 
 import structlog
 from prometheus_client import CollectorRegistry, generate_latest
 
 from pipeline.adapters.database import connect
 from pipeline.adapters.figures import PostgresFigures
+from pipeline.adapters.fitness import check_database
 from pipeline.logs import configure_logs
 from pipeline.monitoring.rows import RowsCollector
 from pipeline.monitoring.serving import MetricsServer
 from pipeline.settings import Settings, SettingsError, read_settings
+from pipeline.starting import exit_code_of, until_fit
 
 log = structlog.get_logger()
 
@@ -41,10 +44,12 @@ def once(settings: Settings) -> str:
 
 
 def run(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT. Raises: SettingsError, if the port can't be had or none is set."""
+    """Serve until SIGTERM or SIGINT. Raises: SettingsError, if the port can't be had or none is set; Unfit."""
+    configure_logs(settings.log, worker="metrics")
     if not settings.metrics.port:
         raise SettingsError("metrics.port is not set: name the port to serve on, 9464 for example")
     server = MetricsServer(settings.metrics)
+    until_fit((partial(check_database, settings.database),), settings.start.patience)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -55,14 +60,7 @@ def run(settings: Settings) -> None:
 
 def main() -> int:
     """Run the process of the command line."""
-    try:
-        settings = read_settings()
-        configure_logs(settings.log, worker="metrics")
-        run(settings)
-    except SettingsError as error:
-        sys.stderr.write(f"muniment metrics: {error}\n")
-        return 2
-    return 0
+    return exit_code_of("metrics", lambda: run(read_settings()))
 
 
 if __name__ == "__main__":

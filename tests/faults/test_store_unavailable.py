@@ -78,6 +78,11 @@ def system(system, way_to_the_store):
     return system
 
 
+def begun(system):
+    """Wait until the workers have found everything fit, without which they would not begin."""
+    eventually(lambda: all(" ready." in system.log(name) for name in ("io0", "cpu0")))
+
+
 @pytest.mark.parametrize("begin", FAILURES.values(), ids=FAILURES)
 def test_a_device_whose_segments_the_store_does_not_take_reads_them_again(system, tmp_path, way_to_the_store, begin):
     gate = system.simulate_gate()
@@ -97,8 +102,9 @@ def test_a_device_whose_segments_the_store_does_not_take_reads_them_again(system
 
 def test_steps_that_the_store_fails_are_taken_again(system, tmp_path, way_to_the_store):
     gate = system.simulate_gate()
-    way_to_the_store.close()
     system.start(dispatchers=0)
+    begun(system)
+    way_to_the_store.close()
     # It alone sees the store all the time; else it would send nothing that could only fail.
     direct = {"MUNIMENT_OBJECTS__ENDPOINT": system.settings.objects.endpoint}
     system.spawn_dispatcher(0, **direct)
@@ -127,8 +133,10 @@ def test_steps_that_the_store_fails_are_taken_again(system, tmp_path, way_to_the
 
 
 def test_nothing_is_sent_that_could_only_fail_for_want_of_the_store(system, tmp_path, way_to_the_store):
-    way_to_the_store.close()
     system.start()
+    begun(system)
+    eventually(lambda: "dispatcher_started" in system.log("dispatcher0"))
+    way_to_the_store.close()
     job_id = system.submit(scan(tmp_path, 5))
     eventually(lambda: "dispatch_put_off" in system.log("dispatcher0"))
     assert system.rows.sql("SELECT attempt, dispatched_at FROM job") == [(0, None)]

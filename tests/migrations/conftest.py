@@ -1,23 +1,9 @@
-"""Databases without our schema, and logins without rights."""
+"""Connections to the test's database, as its owner."""
 
-import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psycopg
 import pytest
-from sqlalchemy.engine import make_url
-
-from pipeline.embedded.services import Servers
-
-
-@pytest.fixture
-def empty_database_url(services: Servers, _on_database_server: Callable[[str], object]) -> Iterator[str]:
-    """An empty database of the test's own, as a URL for SQLAlchemy."""
-    assert services.database.url
-    name = f"empty_{secrets.token_hex(8)}"
-    _on_database_server(f"CREATE DATABASE {name} STRATEGY file_copy")
-    yield make_url(services.database.url.get_secret_value()).set(database=name).render_as_string(hide_password=False)
-    _on_database_server(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture

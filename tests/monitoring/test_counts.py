@@ -2,9 +2,13 @@
 
 import os
 import signal
+from datetime import timedelta
 
+from pipeline.adapters.figures import PostgresFigures
 from pipeline.domain.states import JobState
 from pipeline.embedded.ports import PortPicker
+from pipeline.monitoring.serving import Beat, MetricsServer
+from pipeline.settings import MetricsSettings
 from tests.monitoring.scraping import Scrape, get
 from tests.system import scan
 from tests.waiting import eventually
@@ -72,10 +76,7 @@ def test_processes_and_rows_agree_with_the_ledger_after_a_run_with_failures(syst
     assert worker.poll() is None
 
 
-def test_what_waits_is_told_by_lane_and_age(rows, settings):
-    from pipeline.adapters.figures import PostgresFigures
-    from pipeline.settings import MetricsSettings
-
+def test_what_waits_is_told_by_lane_and_age(rows):
     figures = PostgresFigures(rows.engine, MetricsSettings().window)
     assert figures.read().no_progress_s == 0
     rows.running(3, 2)
@@ -100,12 +101,14 @@ def test_what_waits_is_told_by_lane_and_age(rows, settings):
     assert rows.state("job", step) == "submitted"
 
 
-def test_readiness_says_what_stands_still(system, tmp_path):
+def test_readiness_says_what_stands_still(tmp_path):
+    beat = Beat("the moving of rows", within=timedelta(seconds=0.01))
     port = PortPicker(tmp_path).pick()
-    system.environment["MUNIMENT_DATABASE__URL"] += "_away"
-    system.spawn_dispatcher(0, **served(port))
+    MetricsServer(MetricsSettings(port=port), beat.problem).start()
     assert get(port, "/livez") == (200, "lives\n")
     assert get(port, "/readyz") == (503, "the moving of rows has not begun\n")
+    beat()
+    eventually(lambda: get(port, "/readyz") == (503, "the moving of rows stands still for 0 s\n"))
     assert get(port, "/elsewhere")[0] == 404
 
 
