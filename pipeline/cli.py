@@ -27,6 +27,8 @@ _COMMANDS = {
     "devices": ("devices", "Show devices; `drain` and `resume` them."),
     "engines": ("engines", "List the engines and what they need."),
     "evaluate": ("evaluate", "Say what the results of a corpus with known texts are worth."),
+    "bench": ("bench", "Measure an engine's time and memory here."),
+    "soak": ("soak", "See whether an engine's memory or time grows."),
     "doctor": ("doctor", "Check this installation and say what to do."),
     "chaos": ("chaos", "Break a stack of its own here, and see that nothing is lost."),
     "db": ("database", "Manage the database's schema."),

@@ -155,6 +155,8 @@ class ChunkSettings(_Section):
     max_pages: int = Field(default=50, ge=1)
     page_ms: int = Field(default=4_000, ge=1)
     """Estimated time to recognise an A4 page at 200 dpi on one CPU slot."""
+    baselines: tuple[Path, ...] = ()
+    """Files that `muniment bench --baseline` wrote; for their engines they say it in the place of `page_ms`."""
     flush_pages: int = Field(default=4, ge=1)
     flush_after: Duration = timedelta(seconds=5)
 

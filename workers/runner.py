@@ -26,6 +26,7 @@ from pipeline.adapters.documents.opener import FileOpener
 from pipeline.adapters.objects import S3Objects
 from pipeline.adapters.original_cache import OriginalCache
 from pipeline.adapters.rendered_pages import RenderedPages
+from pipeline.adapters.resident_memory import ResidentMemory, give_back_memory, resident_bytes
 from pipeline.adapters.smaller_pages import smaller
 from pipeline.domain import keys
 from pipeline.domain.batches import BatchBound
@@ -45,12 +46,9 @@ from pipeline.steps.read_chunk import ChunkReader
 from pipeline.steps.read_pages import PageReader, grouped
 from workers.process import (
     DeviceLocked,
-    ResidentMemory,
     die_with_parent,
-    give_back_memory,
     keep_for_good,
     lock_device,
-    resident_bytes,
 )
 from workers.protocol import Message, decode, encode, entry_to_json
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from sqlalchemy import Engine
 
 from pipeline.adapters.admissions import PostgresAdmissions
+from pipeline.adapters.baselines import read_baseline
 from pipeline.adapters.chunks import PostgresChunkMoves
 from pipeline.adapters.database import connect
 from pipeline.adapters.devices import PostgresDevices
@@ -23,10 +24,12 @@ from pipeline.adapters.objects import S3Objects
 from pipeline.adapters.retention import PostgresRetention
 from pipeline.adapters.sweeps import PostgresSweeps
 from pipeline.adapters.writers import OUTPUTS
+from pipeline.domain.document import Lane
 from pipeline.domain.pixel_memory import BatchModel
 from pipeline.domain.retry import AttemptLimits
 from pipeline.engines.registry import memory_of
 from pipeline.engines.registry import names as engine_names
+from pipeline.ports.baselines import Baseline
 from pipeline.ports.jobs import QueueBounds
 from pipeline.ports.meter import Meter, Uncounted
 from pipeline.settings import Settings, SettingsError
@@ -161,13 +164,22 @@ class Wiring:
                 max_memory_bytes=_INSPECTION_MEMORY_BYTES,
             ),
             live_devices=self.admissions.live_devices,
-            bounds=ChunkBounds(
-                target=chunks.target, max_pages=chunks.max_pages, page_ms=chunks.page_ms, short_job=chunks.short_job
-            ),
+            bounds=ChunkBounds(target=chunks.target, max_pages=chunks.max_pages, short_job=chunks.short_job),
+            page_ms_of=self._page_ms_of,
             queue=self.queue_bounds,
             renew_every=self._renew_every,
             memory_of=self._memory_of,
         )
+
+    def _page_ms_of(self, lane: Lane, engine: str | None) -> int:
+        devices = self.settings.devices
+        usual = (devices.accelerator_engine if lane is Lane.GPU else None) or devices.engine
+        measured = [baseline.a4_page_ms for baseline in self._baselines if baseline.engine == (engine or usual)]
+        return measured[0] if measured else self.settings.chunks.page_ms
+
+    @cached_property
+    def _baselines(self) -> list[Baseline]:
+        return [read_baseline(path) for path in self.settings.chunks.baselines]
 
     def _memory_of(self, engine: str | None) -> tuple[BatchModel, float] | None:
         devices = self.settings.devices

@@ -28,7 +28,6 @@ class ChunkBounds:
 
     target: timedelta
     max_pages: int
-    page_ms: int
     short_job: timedelta
     """A job whose chunks take no longer than this together may overtake longer ones."""
 
@@ -44,6 +43,8 @@ class Split:
     bounds: ChunkBounds
     queue: QueueBounds
     renew_every: timedelta
+    page_ms_of: Callable[[Lane, str | None], int]
+    """Gives an engine's time for an A4 page at 200 dpi; if none is named, that of the lane's usual one."""
     memory_of: Callable[[str | None], tuple[BatchModel, float] | None] = lambda _engine: None
     """Gives what an engine takes of an accelerator, the usual one if none is named, and how much more it proved to."""
 
@@ -69,7 +70,7 @@ class Split:
             lane=lane,
             target=self.bounds.target,
             max_pages=max_pages,
-            page_ms=self.bounds.page_ms,
+            page_ms=self.page_ms_of(lane, options.engine),
             devices=_serving(devices, lane),
         )
         takes = timedelta(milliseconds=sum(chunk.cost_ms for chunk in chunks))
@@ -86,7 +87,7 @@ class Split:
         model, correction = known
         time = ChunkTime(
             target=self.bounds.target,
-            page=timedelta(milliseconds=self.bounds.page_ms),
+            page=timedelta(milliseconds=self.page_ms_of(lane, options.engine)),
             max_pages=self.bounds.max_pages,
         )
         return chunk_pages(model, totals, facts, time=time, correction=correction)
