@@ -2,11 +2,10 @@
 
 import io
 
-from alembic.util import CommandError
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from pipeline.adapters.database import is_known, revisions
+from pipeline.adapters.database import known_revisions, revisions
 from pipeline.adapters.objects import S3Objects
 from pipeline.domain import keys
 from pipeline.domain.errors import PipelineError
@@ -31,11 +30,9 @@ def check_database(database: DatabaseSettings) -> None:
             f"database.url: {place} does not answer as {where.username}: {error.message}."
             " Is it up, and are name and password right?",
         ) from error
-    except CommandError as error:
-        raise Unfit(ExitCode.SCHEMA, f"database.url: the schema's revision can't be told: {error}") from error
     if at == needed:
         return
-    if at is not None and not is_known(at):
+    if at is not None and at not in known_revisions():
         raise Unfit(
             ExitCode.SCHEMA,
             f"database.url: the schema is at revision {at}, which this version does not know; it needs {needed}."

@@ -9,9 +9,10 @@ import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, text
 
-from pipeline.adapters.database import MIGRATIONS, revisions, upgrade
+from pipeline.adapters.database import MIGRATIONS, known_revisions, revisions, upgrade
 from pipeline.adapters.tables import Base
 from tests.migrations.conftest import plain
 
@@ -81,6 +82,11 @@ def test_an_empty_database_is_upgraded_to_the_revision_that_this_code_needs(empt
     assert needed in {path.name[:4] for path in (MIGRATIONS / "versions").glob("[0-9]*.py")}
     upgrade(empty_database_url)
     assert revisions(empty_database_url) == (needed, needed)
+
+
+def test_the_revisions_are_read_as_alembic_reads_them() -> None:
+    scripts = ScriptDirectory(str(MIGRATIONS))
+    assert known_revisions() == tuple(script.revision for script in scripts.walk_revisions())[::-1]
 
 
 def test_upgrading_again_changes_nothing(database_url: str, migrated: Engine) -> None:
