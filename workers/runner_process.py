@@ -109,14 +109,20 @@ class Runner:
         """Kill its whole process group and wait until it is gone. Raises: TimeoutError, if the kernel can't end it."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(patience.total_seconds())
-        except subprocess.TimeoutExpired:
-            raise TimeoutError(f"runner {self.pid} was killed and does not go away") from None
+        if not self.is_gone():
+            raise TimeoutError(f"runner {self.pid} was killed and does not go away")
+
+    def is_gone(self) -> bool:
+        """Whether it has ended and was reaped; its pipes are closed then."""
+        if self._process.poll() is None:
+            return False
         self._selector.close()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe:
                 pipe.close()
+        return True
 
     def _epitaph(self) -> str:
         with suppress(subprocess.TimeoutExpired):

@@ -23,15 +23,16 @@ from pipeline.ports.devices import (
     BatchLowered,
     ChunkEnded,
     PagesFinished,
-    PagesStarted,
     ReadingEvent,
     ReadingFailed,
     Tick,
 )
 from workers.device_budget import DeviceBudget, class_of
 from workers.device_view import DeviceView
-from workers.protocol import Message, ProtocolError, entry_from_json
+from workers.protocol import ProtocolError
+from workers.runner_messages import event_of, measured_of
 from workers.runner_process import Patience, Runner, RunnerCommand, RunnerGone
+from workers.vacancy import Vacancy
 
 log = structlog.get_logger()
 _TICK = timedelta(seconds=0.5)
@@ -83,8 +84,7 @@ class Supervisor:
         self._health = health
         self._view = view
         self._budget = budget
-        self._idle_bytes: int | None = None
-        self._vacant_by: float | None = None
+        self._vacancy = Vacancy(view, tolerance_bytes=bounds.tolerance_bytes, patience=patience.gone)
         self._described = described
         self._identity: EngineIdentity | None = None
         self._warm_bytes = 0
@@ -129,7 +129,7 @@ class Supervisor:
 
         Raises: TimeoutError, if the device is still held long after.
         """
-        if self._runner is None and self._is_vacant():
+        if self._runner is None and self._vacancy.is_reached():
             self._runner = Runner(self._command)
             self._warm_by = time.monotonic() + self._patience.warm_up.total_seconds()
             log.info("runner_started", device=self._device_id, pid=self._runner.pid)
@@ -194,27 +194,6 @@ class Supervisor:
                 self._weigh(error.measured)
             raise
 
-    def _is_vacant(self) -> bool:
-        """Whether nothing is left on the device of the last runner, which a driver clears away after its death.
-
-        Raises: TimeoutError.
-        """
-        if self._view is None:
-            return True
-        now = time.monotonic()
-        self._vacant_by = self._vacant_by or now + self._patience.gone.total_seconds()
-        holders, used_bytes = self._view.holders(), self._view.used_bytes()
-        idle_bytes = used_bytes if self._idle_bytes is None else self._idle_bytes
-        if not holders and (used_bytes or 0) <= (idle_bytes or 0) + self._bounds.tolerance_bytes:
-            self._idle_bytes = idle_bytes
-            self._vacant_by = None
-            return True
-        if now > self._vacant_by:
-            self._vacant_by = None
-            whose = f"by processes {', '.join(map(str, holders))}" if holders else "by processes that can't be seen"
-            raise TimeoutError(f"{used_bytes} bytes of the device are held {whose}")
-        return False
-
     def stop(self) -> None:
         """Ask the runner to stop at the next page border; it is killed if it does not within the grace time."""
         if self._runner is None or self._stop_by is not None:
@@ -225,11 +204,21 @@ class Supervisor:
         log.info("runner_asked_to_stop", device=self._device_id)
 
     def replace(self) -> None:
-        """End the runner, and do not come back before it is gone; `attend` or `make_ready` starts another."""
+        """End the runner, and do not come back before it is gone; `attend` or `make_ready` starts another.
+
+        One that the kernel can't end, as a process in a driver's uninterruptible sleep, sets the device aside, and none
+        is started before it is gone.
+        """
         runner, self._runner, self._is_warm = self._runner, None, False
-        if runner:
+        if not runner:
+            return
+        try:
             runner.end(self._patience.gone)
             log.info("runner_ended", device=self._device_id, pid=runner.pid)
+        except TimeoutError as error:
+            self._vacancy.await_end_of(runner)
+            self._health = self._health.set_aside(_now())
+            log.error("runner_does_not_end", device=self._device_id, pid=runner.pid, detail=str(error))  # noqa: TRY400
 
     def _switch(self, chunk: ClaimedChunk) -> Generator[ReadingEvent, None, None]:
         """Replace the runner if the chunk's job asks for another engine than it has."""
@@ -291,7 +280,7 @@ class Supervisor:
                 yield Tick()
                 continue
             progressed = time.monotonic()
-            event = _event_of(message)
+            event = event_of(message)
             yield event
             if isinstance(event, ChunkEnded):
                 return
@@ -322,6 +311,8 @@ class Supervisor:
     def _begin_anew(self) -> None:
         """Replace the runner by one that warms up while the next chunk is on its way."""
         self.replace()
+        if self._health.is_sick:
+            return  # `attend` starts one when a probe is due
         with suppress(TimeoutError):
             self.start()
 
@@ -374,7 +365,7 @@ class Supervisor:
         self._identity = EngineIdentity(
             name=message["engine"], revision=message["revision"], settings_digest=message["settings_digest"]
         )
-        warm = _measured(message)
+        warm = measured_of(message)
         self._warm_bytes = warm.after_bytes or 0
         self._health = self._health.probed()
         self._show(warm)
@@ -390,30 +381,6 @@ class Supervisor:
         if self._runner is None:
             raise RunnerGone("there is no runner")
         return self._runner
-
-
-def _event_of(message: Message) -> ReadingEvent:
-    """Return what a message means. Raises: PipelineError, if it says that the chunk failed; ProtocolError."""
-    match message["kind"]:
-        case "reading":
-            return PagesStarted(numbers=tuple(message["pages"]))
-        case "lowered":
-            fields = {name: message[name] for name in ("pages", "pixels", "page_pixels")}
-            return BatchLowered(bound=BatchBound(**fields))
-        case "pages":
-            return PagesFinished(pages=tuple(entry_from_json(row) for row in message["pages"]))
-        case "ended":
-            return ChunkEnded(
-                stopped=message["stopped"], measured=_measured(message), batch_pixels=message["batch_pixels"]
-            )
-        case "failed":
-            raise ReadingFailed(ErrorCode(message["code"]), message["message"], _measured(message))
-        case kind:
-            raise ProtocolError(f"a message of an unknown kind: {kind}")
-
-
-def _measured(message: Message) -> Measured:
-    return Measured(**message["measured"])
 
 
 def _now() -> datetime:

@@ -59,6 +59,10 @@ class Health:
         is_sick = self.is_sick or vain >= self.sick_after
         return replace(self, vain=vain, probe_at=now + self.probe_every if is_sick else None)
 
+    def set_aside(self, now: datetime) -> "Health":
+        """Take note of a runner that does not go away although it was killed: nothing may follow it yet."""
+        return replace(self, probe_at=now + self.probe_every)
+
     def is_due(self, now: datetime) -> bool:
         """Whether a runner may be started: always on a device that is well."""
         return self.probe_at is None or now >= self.probe_at

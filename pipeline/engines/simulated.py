@@ -68,6 +68,8 @@ class Simulation:
 
     page_ms: int = 0
     """How long a page takes."""
+    warm_up_ms: int = 0
+    """How long it takes to get ready."""
     batch_pages: int = 1
     """How many it reads together."""
     faults: Mapping[int, str] = field(default_factory=dict)
@@ -170,6 +172,7 @@ class SimulatedEngine:
 
     def warm_up(self) -> None:
         """Take what its model would; calling twice is safe."""
+        time.sleep(self._simulation.warm_up_ms / 1000)
         if self._device and self._simulation.accelerator and not self._kept:
             self._kept.append(self._device.allocate(self._simulation.accelerator.model_bytes))
 

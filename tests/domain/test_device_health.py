@@ -35,6 +35,13 @@ def test_different_chunks_in_a_row_make_it_sick_until_the_probe_is_due():
     assert sick.is_due(NOW + LATER)
 
 
+def test_a_runner_that_does_not_go_away_sets_it_aside_at_once_until_one_is_ready() -> None:
+    aside = WELL.set_aside(NOW)
+    assert aside.is_sick
+    assert not aside.is_due(NOW)
+    assert not aside.probed().is_sick
+
+
 def test_one_poisonous_chunk_however_often_does_not():
     assert not after(1, 1, 1, 1, 2, 2).is_sick
 
