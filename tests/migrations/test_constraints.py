@@ -16,6 +16,7 @@ POSSIBLE = f"""
     INSERT INTO page (job_id, number, class) VALUES ('{JOB}', 1, 'scan');
     INSERT INTO batch (tenant, label) VALUES ('museum', 'box-17');
     INSERT INTO device (id, host, name, kind, lanes) VALUES ('here/cpu:0', 'here', 'cpu:0', 'cpu', '["cpu"]');
+    INSERT INTO engine_memory (engine, revision, device, page_class) VALUES ('reader', '1', 'cuda 24', 'scan');
 """
 
 IMPOSSIBLE = {
@@ -54,6 +55,8 @@ IMPOSSIBLE = {
     "page_confidence_range": "UPDATE page SET confidence = 1.5",
     "device_kind_known": "UPDATE device SET kind = 'abacus'",
     "device_state_known": "UPDATE device SET state = 'tired'",
+    "engine_memory_bound_whole": "UPDATE engine_memory SET pages = 1",
+    "engine_memory_correction_positive": "UPDATE engine_memory SET correction = 0",
     "device_lease_whole": "UPDATE device SET lease_until = now()",
 }
 
