@@ -35,6 +35,9 @@ from pipeline.ports.documents import DocumentLimits, PageImage, TextLayer
 _PDFIUM = threading.RLock()
 _SAMPLED_GLYPHS = 400
 _LETTER = (0.0, 0.0, 612.0, 792.0)
+_HAIR_PT = 1e-3
+_DIGITS = 1e-6
+"""What numbers of 32 bits lose, of their size."""
 _SMALL_ENOUGH = 4
 """A picture with less than this part of the pixels allowed need not be asked how many bytes each takes: at most 4."""
 
@@ -271,8 +274,7 @@ def _give_it_a_size(page: Any) -> None:
     if not (width_pt > 0 and height_pt > 0):
         left, bottom, right, top = page.get_mediabox()
         box = (left, bottom, right, top) if left < right and bottom < top else _LETTER
-        page.set_mediabox(*box)
-        page.set_cropbox(*box)
+        _set_box(page, *box)
 
 
 def _evidence(page: Any, contents: PageContents) -> PageEvidence:
@@ -305,6 +307,30 @@ def _text(page: Any) -> tuple[str, float]:
         textpage.close()
 
 
+@contextmanager
+def _a_hair_larger(page: Any) -> Iterator[None]:
+    """Let the page end less than a pixel beyond what lies on it, so that scans are drawn pixel by pixel.
+
+    PDFium 8149 stretches an image over each pixel that it touches: one of 1654 pixels that ends at 1654.0001, for want
+    of digits, over 1655, and none of its pixels is left as it was.
+    """
+    box = left, bottom, right, top = page.get_bbox()
+    _set_box(page, left - _hair(left), bottom - _hair(bottom), right + _hair(right), top + _hair(top))
+    try:
+        yield
+    finally:
+        _set_box(page, *box)
+
+
+def _hair(edge: float) -> float:
+    return _HAIR_PT + _DIGITS * abs(edge)
+
+
+def _set_box(page: Any, *box: float) -> None:
+    page.set_mediabox(*box)
+    page.set_cropbox(*box)
+
+
 def _drawn(seen: "_SeenPage", number: int, dpi: float) -> PageImage:
     import numpy as np  # noqa: PLC0415 - 150 ms that the inspection of a document need not pay
 
@@ -315,9 +341,10 @@ def _drawn(seen: "_SeenPage", number: int, dpi: float) -> PageImage:
         raise page_damaged(number, f"no bitmap of {width} x {height} pixels could be made")
     try:
         where = (bitmap, seen.page.raw, 0, 0, width, height, 0, pdfium.FPDF_ANNOT | pdfium.FPDF_REVERSE_BYTE_ORDER)
-        pdfium.FPDF_RenderPageBitmap(*where)
-        if seen.page.formenv:
-            pdfium.FPDF_FFLDraw(seen.page.formenv.raw, *where)
+        with _a_hair_larger(seen.page):
+            pdfium.FPDF_RenderPageBitmap(*where)
+            if seen.page.formenv:
+                pdfium.FPDF_FFLDraw(seen.page.formenv.raw, *where)
     finally:
         pdfium.FPDFBitmap_Destroy(bitmap)
     return PageImage(number=number, pixels=pixels, dpi=dpi)

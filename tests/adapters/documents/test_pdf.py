@@ -289,6 +289,28 @@ class TestRendering:
         assert bottom <= outer_bottom + 2
         assert (outer_right - outer_left) * (outer_bottom - outer_top) < 3 * (right - left) * (bottom - top)
 
+    @pytest.mark.parametrize("dpi", [150, 203.5, 300])
+    @pytest.mark.parametrize("rotate", [0, 90, 180, 270])
+    @pytest.mark.parametrize("corner", [(0, 0), (-50.1, 1000.3)])
+    def test_a_scan_is_drawn_pixel_by_pixel(
+        self, tmp_path: Path, dpi: float, rotate: int, corner: tuple[float, float]
+    ) -> None:
+        """At its own resolution, whatever the digits of its size on the page; noise shows the least shift."""
+        scan = Image.fromarray(np.random.default_rng(3).integers(0, 256, (467, 331), np.uint8))
+        (left, bottom), width, height = corner, 331 * 72 / dpi, 467 * 72 / dpi
+        page = Page(
+            image_at("scan", left, bottom, width, height),
+            box=(left, bottom, left + width, bottom + height),
+            rotate=rotate,
+            images={"scan": scan},
+        )
+        with FileOpener(limits()).open(pdf_file(tmp_path, page)) as document:
+            size = document.facts(1).width_pt
+            images = [document.render(1, dpi=dpi) for _ in range(2)]
+            assert document.facts(1).width_pt == size
+        for image in images:
+            assert np.array_equal(image.pixels[:, :, 0], np.rot90(np.asarray(scan), -rotate // 90))
+
     def test_what_was_filled_into_a_form_is_drawn_and_read_behind_its_label(self, tmp_path: Path) -> None:
         page = Page(text("Name of ship:", *LONG_TEXT), annotations=[filled_field("Gudrun of Bergen")])
         with FileOpener(limits()).open(pdf_file(tmp_path, page)) as document:
