@@ -27,6 +27,9 @@ _PICTURE_NAMES = frozenset(
     ".tif .tiff .jpg .jpeg .jpe .jp2 .j2k .jpf .jpx .png .webp .bmp .gif .pnm .pbm .pgm .ppm .pam".split()  # noqa: SIM905
 )
 
+_OFTEN_ANIMATED = frozenset({sniff.GIF, sniff.WEBP})
+"""PNG may be as well, but archives of thousands of them are common, and it takes a look at each file to know."""
+
 
 @contextmanager
 def open_archive(path: Path, limits: DocumentLimits, password: Password | None) -> Iterator["PictureArchive"]:
@@ -146,13 +149,27 @@ class PictureArchive:
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        """Return `files_passed_over` where not all were pictures, `pages_lost` where TIFFs end early, with shares."""
+        """Return `files_passed_over` where not all were pictures, `pages_lost` where TIFFs end early, with shares.
+
+        And `first_frame_only` where one is an animation.
+        """
         flags = []
         if self._passed_over:
             flags.append(Flag(name="files_passed_over", score=self._passed_over / self._all_files))
         if lost := sum(picture.pages.is_cut_short for picture in self._pictures):
             flags.append(Flag(name="pages_lost", score=lost / self.page_count))
+        if any(map(self._is_animated, self._pictures)):
+            flags.append(Flag(name="first_frame_only"))
         return tuple(flags)
+
+    def _is_animated(self, picture: _Picture) -> bool:
+        if picture.media_type not in _OFTEN_ANIMATED:
+            return False
+        try:
+            with self._files.open(picture.entry) as file:
+                return bool(self._opened(picture, file).flags)
+        except PipelineError:
+            return False
 
     @property
     def _all_files(self) -> int:

@@ -10,7 +10,17 @@ import numpy as np
 import pikepdf
 from PIL import Image
 
-from tests.adapters.documents.builders import Page, image_at, image_bytes, pdf_bytes, picture, text, tiff_bytes
+from tests.adapters.documents.builders import (
+    Page,
+    drawn,
+    filled_field,
+    image_at,
+    image_bytes,
+    pdf_bytes,
+    picture,
+    text,
+    tiff_bytes,
+)
 from tests.adapters.documents.zips import zip_bytes
 
 _EXTREMES = (0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 65_537, 10**9)
@@ -111,23 +121,40 @@ def mutated(seeds: Sequence[bytes], seed: int) -> bytes:
 def made_seeds() -> list[bytes]:
     """A small document of each kind, made here."""
     noise = Image.fromarray(np.random.default_rng(7).integers(0, 256, (60, 90), np.uint8))
+    return [*_pdfs(), *_pictures(noise), *_archives(image_bytes(noise, "PNG"))]
+
+
+def _pdfs() -> list[bytes]:
     scan = Page(image_at("scan", 0, 0, 612, 792), images={"scan": picture(200, 260)})
-    images = [image_bytes(noise, kind) for kind in ("PNG", "JPEG", "JPEG2000", "WEBP", "BMP", "GIF", "PPM")]
-    scans = {f"{number}.png": images[0] for number in range(3)}
+    form = Page(text("Name"), annotations=[filled_field("Gudrun"), drawn("Stamp", b"0 0 40 20 re f")])
+    owned = pikepdf.Encryption(owner="owner", user="")
     return [
         pdf_bytes(Page(text("One")), scan, Page()),
-        pdf_bytes(
-            Page(text("Packed")), scan, compress_streams=True, object_stream_mode=pikepdf.ObjectStreamMode.generate
-        ),
+        pdf_bytes(Page(text("Two")), scan, form, object_stream_mode=pikepdf.ObjectStreamMode.generate),
+        pdf_bytes(Page(text("Three")), scan, encryption=owned),
+    ]
+
+
+def _pictures(noise: Image.Image) -> list[bytes]:
+    deep = Image.fromarray(np.asarray(noise, np.uint16) * 257)
+    return [
         tiff_bytes(picture(80, 60), picture(60, 80)),
         image_bytes(noise.convert("1"), "TIFF", compression="group4"),
         image_bytes(noise, "TIFF", compression="tiff_lzw"),
+        image_bytes(noise.convert("RGB"), "TIFF", compression="jpeg"),
+        image_bytes(deep, "TIFF", compression="tiff_adobe_deflate"),
+        image_bytes(noise.convert("P"), "PNG"),
         image_bytes(noise.convert("CMYK"), "JPEG"),
-        zip_bytes(
-            {**scans, "4.tif": tiff_bytes(picture(30, 30), picture(20, 20)), "mets.xml": b"<?xml version='1.0'?>"}
-        ),
+        *(image_bytes(noise, kind) for kind in ("PNG", "JPEG", "JPEG2000", "WEBP", "BMP", "GIF", "PPM")),
+    ]
+
+
+def _archives(scan: bytes) -> list[bytes]:
+    scans = {f"{number}.png": scan for number in range(3)}
+    tiff = tiff_bytes(picture(30, 30), picture(20, 20))
+    return [
+        zip_bytes({**scans, "4.tif": tiff, "mets.xml": b"<?xml version='1.0'?>"}),
         zip_bytes(scans, zipfile.ZIP_STORED),
-        *images,
     ]
 
 

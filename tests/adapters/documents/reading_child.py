@@ -25,6 +25,7 @@ from pipeline.ports.documents import DocumentLimits
 
 UNTYPED = "untyped"
 _EXIT_NO_MEMORY = 42
+_ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,7 @@ def readers(limits: DocumentLimits, *, timeout: timedelta, max_memory_bytes: int
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        cwd=_ROOT,
         text=True,
     )
     with process:

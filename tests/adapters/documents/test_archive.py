@@ -79,6 +79,13 @@ def test_what_systems_leave_behind_is_not_worth_a_flag(tmp_path: Path) -> None:
         assert (document.page_count, document.flags) == (1, ())
 
 
+def test_an_animation_among_them_is_told(tmp_path: Path) -> None:
+    frames = [Image.new("L", (20, 20), shade) for shade in (0, 255)]
+    animation = image_bytes(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    with FileOpener(limits()).open(zip_file(tmp_path, {"1.png": png(), "2.gif": animation})) as document:
+        assert (document.page_count, [flag.name for flag in document.flags]) == (2, ["first_frame_only"])
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
