@@ -21,7 +21,7 @@ class FileOpener:
         with path.open("rb") as file:
             media_type = sniff.media_type_of(file.read(sniff.HEAD_BYTES))
         if media_type == sniff.PDF:
-            from pipeline.adapters.documents.pdf import open_pdf  # noqa: PLC0415 - each reader costs 50 to 100 ms
+            from pipeline.adapters.documents.pdf_opening import open_pdf  # noqa: PLC0415 - each reader costs 50 to 100 ms
 
             with open_pdf(path, self._limits, password) as document:
                 yield document

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
@@ -79,7 +80,7 @@ def _leaves(pdf: "pikepdf.Pdf", most: int) -> int:
         if node.objgen in seen:
             raise ValueError("the page tree is a loop")
         seen.add(node.objgen)
-        waiting.extend(kids)
+        waiting.extend(islice(kids, most + 1))
     return count
 
 

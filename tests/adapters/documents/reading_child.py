@@ -76,7 +76,7 @@ def _serve(order: dict[str, Any]) -> None:
     # All that a file may need, so that no child pays for it.
     import pikepdf  # noqa: F401
 
-    from pipeline.adapters.documents import archive, images, pdf, pdf_text, pixels  # noqa: F401
+    from pipeline.adapters.documents import archive, images, pdf_opening, pdf_text, pixels  # noqa: F401
 
     timeout = timedelta(seconds=order["seconds"])
     bounds = Bounds.until(timeout, max_memory_bytes=order["max_memory_bytes"])
