@@ -137,8 +137,15 @@ def test_nothing_is_sent_that_could_only_fail_for_want_of_the_store(system, tmp_
     begun(system)
     eventually(lambda: "dispatcher_started" in system.log("dispatcher0"))
     way_to_the_store.close()
+
+    def rounds_put_off():
+        return system.log("dispatcher0").count("dispatch_put_off")
+
+    eventually(rounds_put_off)
+    # The test itself sees the store all the time.
     job_id = system.submit(scan(tmp_path, 5))
-    eventually(lambda: "dispatch_put_off" in system.log("dispatcher0"))
+    before = rounds_put_off()
+    eventually(lambda: rounds_put_off() > before + 1)
     assert system.rows.sql("SELECT attempt, dispatched_at FROM job") == [(0, None)]
     way_to_the_store.open()
     assert system.finished(job_id).state is JobState.SUCCEEDED
