@@ -10,7 +10,7 @@ from pipeline import __version__
 
 _COMMANDS = {
     "run": ("run", "Recognise files here and now, and write the results to a folder."),
-    "up": ("stack", "Start the embedded stack: servers, dispatcher, workers, Flower."),
+    "up": ("stack", "Start the embedded stack: servers, API, workers, Flower."),
     "down": ("stack", "Stop the embedded stack."),
     "status": ("stack", "Show what runs, what waits and what each device does."),
     "submit": ("jobs", "Hand in files or URIs, and print their job ids."),
@@ -24,6 +24,7 @@ _COMMANDS = {
     "retry": ("control", "Begin ended jobs again; pages that have a result keep it."),
     "tenants": ("control", "List tenants, or set what one may have."),
     "retention": ("retention", "Remove what has been kept long enough, or say what would go."),
+    "keys": ("keys", "Make, list, rotate and revoke keys of the HTTP API."),
     "devices": ("devices", "Show devices; `drain` and `resume` them."),
     "engines": ("engines", "List the engines and what they need."),
     "evaluate": ("evaluate", "Say what the results of a corpus with known texts are worth."),
@@ -35,6 +36,7 @@ _COMMANDS = {
     "prepare": ("database", "Make named servers usable: schema, bucket and its rules."),
     "worker": ("processes", "Run one Celery worker."),
     "dispatcher": ("processes", "Run a dispatcher."),
+    "api": ("processes", "Run the HTTP API."),
     "launcher": ("processes", "Run one worker for each device of this host."),
     "metrics": ("processes", "Serve what the rows say, for Prometheus."),
     "probe": ("processes", "Ask a process of this host whether it is ready."),

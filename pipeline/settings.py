@@ -293,6 +293,35 @@ class MetricsSettings(_Section):
     """Those with most queued stand by themselves, all others as one."""
 
 
+class ApiSettings(_Section):
+    """The HTTP API: where it listens, and what a caller may have of it."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8765, ge=1, le=65535)
+    admin_host: str = "127.0.0.1"
+    """Of the routes about devices, queues and usage."""
+    admin_port: int = Field(default=8766, ge=0, le=65535)
+    """0 leaves them out."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed."""
+    connections: int = Field(default=8, ge=1, le=100)
+    """Connections to the database that a process keeps open; it may open as many again for a moment."""
+    requests_per_minute: int = Field(default=6000, ge=1)
+    """Of a key that has no rate of its own."""
+    max_request_bytes: int = Field(default=4 * 1024**2, ge=1024)
+    """Of everything but documents."""
+    max_uploads: int = Field(default=8, ge=1)
+    """Documents that a process takes in at the same time, in about 32 MiB of memory each."""
+    max_streams: int = Field(default=1000, ge=1)
+    """Streams of events that a process holds open at the same time."""
+    inline_bytes: int = Field(default=1024**2, ge=0)
+    """A larger result is answered with a link to the store."""
+    link_lifetime: Duration = timedelta(minutes=15)
+    store_endpoint: str | None = None
+    """`host:port` at which callers reach the store; not set: the one that we use."""
+    store_secure: bool | None = None
+
+
 Level = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
@@ -357,6 +386,7 @@ class Settings(BaseSettings):
     start: StartSettings = StartSettings()
     retention: RetentionSettings = RetentionSettings()
     metrics: MetricsSettings = MetricsSettings()
+    api: ApiSettings = ApiSettings()
     log: LogSettings = LogSettings()
 
     @classmethod

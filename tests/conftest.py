@@ -69,7 +69,7 @@ def _make_template(servers: Servers, *, done: Path) -> None:
     from pipeline.embedded.prepare import prepare_database
 
     if not done.exists():
-        prepare_database(_named(servers.database, TEMPLATE))
+        prepare_database(named(servers.database, TEMPLATE))
         done.touch()
 
 
@@ -84,7 +84,8 @@ def _remove_data(home: Path) -> None:
         nobody_attached.release()
 
 
-def _named(database: DatabaseSettings, name: str) -> str:
+def named(database: DatabaseSettings, name: str) -> str:
+    """Return the URL of another database on the same server."""
     assert database.url
     return database.url.get_secret_value().rpartition("/")[0] + "/" + name
 
@@ -93,7 +94,7 @@ def _named(database: DatabaseSettings, name: str) -> str:
 def _on_database_server(services: Servers) -> Iterator[Callable[[str], object]]:
     import psycopg
 
-    url = _named(services.database, "postgres").replace("+psycopg", "")
+    url = named(services.database, "postgres").replace("+psycopg", "")
     with psycopg.connect(url, autocommit=True) as connection:
         yield connection.execute
 
@@ -113,7 +114,7 @@ def database_url(
     """A database of the test's own with the newest schema, as a URL for SQLAlchemy."""
     name = f"test_{xdist_worker[0]}_{next(_numbers)}"
     _on_database_server(f'CREATE DATABASE "{name}" TEMPLATE "{TEMPLATE}" STRATEGY file_copy')
-    yield _named(services.database, name)
+    yield named(services.database, name)
     _on_database_server(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
@@ -122,7 +123,7 @@ def empty_database_url(services: Servers, _on_database_server: Callable[[str], o
     """An empty database of the test's own, as a URL for SQLAlchemy."""
     name = f"empty_{secrets.token_hex(8)}"
     _on_database_server(f"CREATE DATABASE {name} STRATEGY file_copy")
-    yield _named(services.database, name)
+    yield named(services.database, name)
     _on_database_server(f"DROP DATABASE {name} WITH (FORCE)")
 
 

@@ -15,8 +15,11 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from pipeline.adapters.tables import Base
+from pipeline.api.application import ADMINISTRATORS, CALLERS
+from pipeline.api.problems import ApiCode
 from pipeline.cli import cli
 from pipeline.domain import keys
+from pipeline.domain.api_keys import Scope
 from pipeline.domain.document import ChunkId, JobId
 from pipeline.domain.states import CHUNK_MOVES, JOB_MOVES, JobState
 from pipeline.schemas import document_schema
@@ -161,6 +164,7 @@ def test_every_key_of_the_store_is_explained() -> None:
         keys.original("ab" + "0" * 62),
         keys.segment(job, chunk, 1, 0),
         keys.rendered_page(job, chunk, 7, None),
+        keys.page_image(job, 7, 150),
         keys.bound_pages(job, 1),
         keys.result(job, 1, "document.json"),
         keys.upload(UUID(int=3)),
@@ -169,6 +173,17 @@ def test_every_key_of_the_store_is_explained() -> None:
     patterns = [re.sub(r"<[^>]+>|\*", "[^/]+", pattern) for pattern in documented]
     matches = [[pattern for pattern in patterns if re.fullmatch(pattern, key)] for key in made]
     assert sorted(matches) == sorted([pattern] for pattern in patterns)
+
+
+def test_every_route_and_every_code_of_the_api_is_explained() -> None:
+    text = page("docs/api.md")
+    codes = {row[0].strip("`") for row in table_rows(text.partition("## Errors")[2])} - {"code", "---"}
+    assert codes == {code.value for code in ApiCode}
+    routes = {route.path.replace(":path", "") for router in (*CALLERS, *ADMINISTRATORS) for route in router.routes}
+    told = {path.replace("...", "") for path in re.findall(r"(?:GET|POST|PATCH|DELETE|PUT) (/[^`\s]+)", text)}
+    acts = set(re.findall(r"`\.\.\.(/\w+)`", text))
+    assert {path for path in routes if not (path in told or (path[path.rindex("/") :] in acts))} == set()
+    assert {f"`{scope}`" for scope in Scope} <= {row[0] for row in table_rows(text)}
 
 
 def code_blocks(text: str, language: str) -> list[str]:

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, func, select, text
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from pipeline.domain.errors import ErrorCode, Transient
 
@@ -41,6 +42,11 @@ def connect(url: str, *, actor: str, pool_size: int = 2) -> Engine:
     )
 
 
+def acting(engine: Engine, actor: str) -> Engine:
+    """Return the same pool, whose transactions are recorded as this actor's."""
+    return engine.execution_options(actor=actor[:63])
+
+
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
     """Open a transaction; committed at the end, rolled back on any error.
@@ -49,9 +55,13 @@ def transaction(engine: Engine) -> Iterator[Connection]:
     """
     try:
         with engine.begin() as connection:
+            if actor := engine.get_execution_options().get("actor"):
+                connection.execute(select(func.set_config("application_name", actor, True)))
             yield connection
-    except OperationalError as error:
-        raise Transient(ErrorCode.DATABASE_UNAVAILABLE, f"the database did not answer: {error.orig}") from error
+    except (OperationalError, PoolTimeoutError) as error:
+        raise Transient(
+            ErrorCode.DATABASE_UNAVAILABLE, f"the database did not answer: {getattr(error, 'orig', error)}"
+        ) from error
     except DBAPIError as error:
         if error.connection_invalidated:
             raise Transient(ErrorCode.DATABASE_UNAVAILABLE, f"the database went away: {error.orig}") from error

@@ -4,7 +4,7 @@ import io
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import BinaryIO
 
 import urllib3
@@ -20,7 +20,7 @@ from pipeline.settings import ObjectSettings
 _PART_BYTES = 8 * 1024 * 1024
 """S3 wants parts of at least 5 MiB; at most 10,000 of them bound an object at 80 GB."""
 _PIECE_BYTES = 1024 * 1024
-_MISSING = {"NoSuchKey", "NoSuchBucket", "NoSuchObject", "ResourceNotFound"}
+_MISSING = {"NoSuchKey", "NoSuchBucket", "NoSuchObject", "NoSuchUpload", "ResourceNotFound"}
 _DENIED = {"AccessDenied", "InvalidBucketName"}
 
 
@@ -32,12 +32,12 @@ class S3Objects:
         if settings.endpoint is None:
             raise ValueError("objects.endpoint is not set: start the embedded stack, or name an S3 store")
         self._bucket = settings.bucket
-        self._probe = _client(settings, urllib3.Timeout(connect=2, read=3), urllib3.Retry(total=0))
+        self._probe = store_client(settings, urllib3.Timeout(connect=2, read=3), urllib3.Retry(total=0))
         # The SDK's own HTTP client waits five minutes for a store that is away.
         self._client = (
             self._probe
             if not patient
-            else _client(
+            else store_client(
                 settings,
                 urllib3.Timeout(connect=3, read=60),
                 urllib3.Retry(total=4, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504)),
@@ -46,7 +46,7 @@ class S3Objects:
 
     def put(self, key: str, content: Iterable[bytes] | BinaryIO | bytes, *, media_type: str) -> int:
         """Store an object, streaming; return its size in bytes."""
-        with _translated(key):
+        with translated(key):
             if isinstance(content, bytes):
                 self._client.put_object(self._bucket, key, io.BytesIO(content), len(content), content_type=media_type)
                 return len(content)
@@ -65,10 +65,15 @@ class S3Objects:
             return counted.size_bytes
 
     @contextmanager
-    def get(self, key: str, *, bucket: str | None = None) -> Iterator[Iterator[bytes]]:
-        """Stream an object in pieces of at most 1 MiB. Raises: Rejected (`source_not_found`)."""
-        with _translated(key):
-            response = self._client.get_object(bucket or self._bucket, key)
+    def get(
+        self, key: str, *, bucket: str | None = None, offset: int = 0, length: int = 0
+    ) -> Iterator[Iterator[bytes]]:
+        """Stream an object in pieces of at most 1 MiB. Raises: Rejected (`source_not_found`).
+
+        Args: length is counted in bytes from the offset; 0 is all that follows it.
+        """
+        with translated(key):
+            response = self._client.get_object(bucket or self._bucket, key, offset=offset, length=length)
             try:
                 yield response.stream(_PIECE_BYTES)
             finally:
@@ -78,7 +83,7 @@ class S3Objects:
     def size(self, key: str, *, bucket: str | None = None) -> int | None:
         """Return an object's size in bytes, or None where there is none."""
         try:
-            with _translated(key):
+            with translated(key):
                 return self._client.stat_object(bucket or self._bucket, key).size
         except Rejected as error:
             if error.code is ErrorCode.SOURCE_NOT_FOUND:
@@ -87,24 +92,46 @@ class S3Objects:
 
     def delete(self, keys: Sequence[str]) -> None:
         """Remove objects; those that are not there are no error."""
-        with _translated(", ".join(keys[:3])):
+        with translated(", ".join(keys[:3])):
             for refused in self._client.remove_objects(self._bucket, [DeleteObject(key) for key in keys]):
                 raise Transient(ErrorCode.STORE_UNAVAILABLE, f"the store kept {refused.name}: {refused.code}")
 
     def listing(self, prefix: str, *, after: str | None = None, at_most: int | None = None) -> list[StoredObject]:
         """Return the objects whose keys begin so, in the order of their keys, from behind a key on."""
-        with _translated(prefix):
+        with translated(prefix):
             found = self._client.list_objects(self._bucket, prefix=prefix, recursive=True, start_after=after)
             return [_stored(item) for item in itertools.islice(found, at_most)]
 
     def check(self) -> None:
         """Make sure, within seconds, that the bucket is there. Raises: Transient (`store_unavailable`)."""
-        with _translated(self._bucket):
+        with translated(self._bucket):
             if not self._probe.bucket_exists(self._bucket):
                 raise Transient(ErrorCode.STORE_UNAVAILABLE, f"there is no bucket {self._bucket}: create it first")
 
 
-def _client(settings: ObjectSettings, timeout: urllib3.Timeout, retries: urllib3.Retry) -> Minio:
+class Links:
+    """Makes links by which anybody can fetch one object for a while."""
+
+    def __init__(self, settings: ObjectSettings, *, endpoint: str | None, secure: bool | None) -> None:
+        """Args: endpoint is where those who follow links reach the store, if not where we do."""
+        from_outside = {
+            "endpoint": endpoint or settings.endpoint,
+            "secure": settings.secure if secure is None else secure,
+        }
+        # Signs only: no link is made by asking the store.
+        self._client = store_client(
+            settings.model_copy(update=from_outside), urllib3.Timeout(connect=3, read=3), urllib3.Retry(total=0)
+        )
+        self._bucket = settings.bucket
+
+    def link(self, key: str, *, lives: timedelta, media_type: str, disposition: str) -> str:
+        """Return a link to an object that is answered with these headers."""
+        headers = {"response-content-type": media_type, "response-content-disposition": disposition}
+        return self._client.presigned_get_object(self._bucket, key, lives, response_headers=dict(headers))
+
+
+def store_client(settings: ObjectSettings, timeout: urllib3.Timeout, retries: urllib3.Retry) -> Minio:
+    """Return the SDK's client, which fails as soon as these say."""
     return Minio(
         str(settings.endpoint),
         access_key=settings.access_key,
@@ -124,7 +151,7 @@ def _stored(item: Object) -> StoredObject:
 
 
 @contextmanager
-def _translated(key: str) -> Iterator[None]:
+def translated(key: str) -> Iterator[None]:
     """Turn the SDK's errors into ours."""
     try:
         yield

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, func, select
+from sqlalchemy import ColumnElement, Connection, Engine, Row, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from pipeline.adapters.database import transaction
@@ -13,7 +13,7 @@ from pipeline.domain.document import JobId
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.serialisation import flag_from_json
 from pipeline.domain.states import JobState
-from pipeline.ports.submissions import EventRow, JobStatus, Submission
+from pipeline.ports.submissions import EVERYTHING, Entered, EventRow, JobFilter, JobStatus, Submission
 
 
 class PostgresSubmissions:
@@ -24,50 +24,26 @@ class PostgresSubmissions:
 
     def insert(self, submission: Submission) -> JobId:
         """Insert the job's row and return its id; the same idempotency key again returns the first job."""
-        values: dict[str, Any] = {
-            "tenant": submission.tenant,
-            "source_uri": submission.source_uri,
-            "upload_key": submission.upload_key,
-            "source_name": submission.source_name,
-            "options": dict(submission.options),
-            "priority": submission.priority,
-            "idempotency_key": submission.idempotency_key,
-            "label": submission.label,
-            "deadline": submission.deadline,
-            "hours": submission.hours,
-        }
-        given = {name: value for name, value in values.items() if value is not None}
-        statement = insert(Job).values(given).on_conflict_do_nothing(constraint="job_idempotency").returning(Job.id)
-        with transaction(self._engine) as connection:
-            job_id = connection.execute(statement).scalar_one_or_none()
-            if job_id is not None:
-                keep_password(connection, JobId(job_id), submission.password)
-            else:
-                job_id = connection.execute(
-                    select(Job.id).where(
-                        Job.tenant == submission.tenant, Job.idempotency_key == submission.idempotency_key
-                    )
-                ).scalar_one()
-        return JobId(job_id)
+        return self.enter([submission])[0].job_id
 
-    def find(self, job_ids: Sequence[JobId]) -> list[JobStatus]:
-        """Return these jobs as they are now, in the order given, without those that don't exist."""
+    def enter(self, submissions: Sequence[Submission]) -> list[Entered]:
+        """Do the same for several, all or none of them, and say which are new."""
         with transaction(self._engine) as connection:
-            rows = {row.id: row for row in connection.execute(select(Job).where(Job.id.in_(job_ids)))}
+            return [_enter(connection, submission) for submission in submissions]
+
+    def find(self, job_ids: Sequence[JobId], *, tenant: str | None = None) -> list[JobStatus]:
+        """Return these jobs as they are now, in the order given, without those that don't exist."""
+        statement = select(Job).where(Job.id.in_(job_ids))
+        if tenant is not None:
+            statement = statement.where(Job.tenant == tenant)
+        with transaction(self._engine) as connection:
+            rows = {row.id: row for row in connection.execute(statement)}
             outcomes = _outcomes(connection, list(rows))
         return [_status(rows[job_id], outcomes.get(job_id, {})) for job_id in job_ids if job_id in rows]
 
-    def latest(
-        self, limit: int, *, state: JobState | None = None, tenant: str | None = None, label: str | None = None
-    ) -> list[JobStatus]:
+    def latest(self, limit: int, wanted: JobFilter = EVERYTHING) -> list[JobStatus]:
         """Return the newest jobs, newest first."""
-        statement = select(Job).order_by(Job.id.desc()).limit(limit)
-        if state:
-            statement = statement.where(Job.state == state)
-        if tenant:
-            statement = statement.where(Job.tenant == tenant)
-        if label:
-            statement = statement.where(Job.label == label)
+        statement = select(Job).where(*_wanted(wanted)).order_by(Job.id.desc()).limit(limit)
         with transaction(self._engine) as connection:
             rows = connection.execute(statement).all()
             outcomes = _outcomes(connection, [row.id for row in rows])
@@ -78,7 +54,53 @@ class PostgresSubmissions:
         statement = select(Event).where(Event.job_id == job_id).order_by(Event.id.desc()).limit(limit)
         with transaction(self._engine) as connection:
             rows = connection.execute(statement).all()
-        return [EventRow(at=row.at, actor=row.actor, kind=row.kind, detail=row.detail) for row in reversed(rows)]
+        return [event_row(row) for row in reversed(rows)]
+
+
+def event_row(row: Row[Any]) -> EventRow:
+    """Return an event as it stands on a trail."""
+    return EventRow(event_id=row.id, at=row.at, actor=row.actor, kind=row.kind, detail=row.detail)
+
+
+def _enter(connection: Connection, submission: Submission) -> Entered:
+    values: dict[str, Any] = {
+        "tenant": submission.tenant,
+        "source_uri": submission.source_uri,
+        "upload_key": submission.upload_key,
+        "source_name": submission.source_name,
+        "options": dict(submission.options),
+        "priority": submission.priority,
+        "idempotency_key": submission.idempotency_key,
+        "label": submission.label,
+        "deadline": submission.deadline,
+        "hours": submission.hours,
+        "api_key_id": submission.api_key_id,
+    }
+    given = {name: value for name, value in values.items() if value is not None}
+    statement = insert(Job).values(given).on_conflict_do_nothing(constraint="job_idempotency").returning(Job.id)
+    job_id = connection.execute(statement).scalar_one_or_none()
+    if job_id is not None:
+        keep_password(connection, JobId(job_id), submission.password)
+        return Entered(job_id=JobId(job_id), is_new=True)
+    known = select(Job.id).where(Job.tenant == submission.tenant, Job.idempotency_key == submission.idempotency_key)
+    return Entered(job_id=JobId(connection.execute(known).scalar_one()), is_new=False)
+
+
+def _wanted(wanted: JobFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if wanted.tenant is not None:
+        conditions.append(Job.tenant == wanted.tenant)
+    if wanted.label is not None:
+        conditions.append(Job.label == wanted.label)
+    if wanted.states:
+        conditions.append(Job.state.in_([str(state) for state in wanted.states]))
+    if wanted.created_from is not None:
+        conditions.append(Job.created_at >= wanted.created_from)
+    if wanted.created_before is not None:
+        conditions.append(Job.created_at < wanted.created_before)
+    if wanted.before is not None:
+        conditions.append(Job.id < wanted.before)
+    return conditions
 
 
 def _outcomes(connection: Connection, job_ids: Sequence[Any]) -> dict[JobId, dict[PageOutcome, int]]:
@@ -98,7 +120,12 @@ def _status(row: Row[Any], outcomes: Mapping[PageOutcome, int]) -> JobStatus:
         job_id=row.id,
         tenant=row.tenant,
         source=row.source_uri or row.source_name,
+        source_uri=row.source_uri,
         source_name=row.source_name,
+        options=row.options,
+        sha256=row.sha256,
+        media_type=row.media_type,
+        size_bytes=row.size_bytes,
         state=JobState(row.state),
         priority=row.priority,
         page_count=row.page_count,
@@ -114,5 +141,6 @@ def _status(row: Row[Any], outcomes: Mapping[PageOutcome, int]) -> JobStatus:
         off_hours=row.off_hours,
         deadline=row.deadline,
         created_at=row.created_at,
+        begun_at=row.begun_at,
         finished_at=row.finished_at,
     )

@@ -4,8 +4,9 @@
 stand there alone.
 """
 
+import json
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -25,6 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, TIMESTAMP
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from pipeline.domain.api_keys import Scope
 from pipeline.domain.document import Lane, PageClass
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.states import AttemptOutcome, ChunkState, DeviceState, JobState
@@ -81,7 +83,12 @@ class Job(Base):
         UniqueConstraint("tenant", "idempotency_key", name="job_idempotency"),
         CheckConstraint(_HOURS_FORM, name="job_hours_form"),
         CheckConstraint(_one_of("lane", Lane), name="job_lane_known"),
-        Index("job_by_tenant", "tenant", text("created_at DESC")),
+        Index("job_by_tenant", "tenant", "id"),
+        Index(
+            "job_unplanned_by_key",
+            "api_key_id",
+            postgresql_where=text(f"api_key_id IS NOT NULL AND page_count IS NULL AND NOT {_TERMINAL}"),
+        ),
         Index(
             "job_due",
             "tenant",
@@ -142,6 +149,8 @@ class Job(Base):
     """Whether it waits for its hours; triggers and the sweep keep it right."""
     paused: Mapped[bool] = mapped_column(server_default=text("false"))
     cancel_requested: Mapped[bool] = mapped_column(server_default=text("false"))
+    api_key_id: Mapped[str | None]
+    """The key that it was submitted with, if it came by the API."""
 
     state: Mapped[str] = mapped_column(server_default=text(f"'{JobState.SUBMITTED}'"))
     attempt: Mapped[int] = mapped_column(server_default=text("0"))
@@ -439,17 +448,74 @@ class Turn(Base):
 
 
 class Event(Base):
-    """Append-only trail of every move; triggers write it, whoever moves the row, and it outlives its job."""
+    """Append-only trail of every move and act; triggers write it, whoever it was, and it outlives what it tells of."""
 
     __tablename__ = "event"
-    __table_args__ = (Index("event_by_job", "job_id", "id"),)
+    __table_args__ = (
+        Index("event_by_job", "job_id", "id"),
+        Index("event_of_no_job", "id", postgresql_where=text("job_id IS NULL")),
+    )
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     at: Mapped[datetime] = mapped_column(server_default=text("clock_timestamp()"))
-    job_id: Mapped[UUID]
+    job_id: Mapped[UUID | None]
     chunk_id: Mapped[UUID | None]
     actor: Mapped[str]
-    """The connection's application_name."""
+    """The connection's application_name; of acts by the API, the key and the address."""
     kind: Mapped[str]
-    """`job.<state>`, `chunk.<state>`, `job.control` or `job.expired`."""
+    """`job.<state>`, `chunk.<state>`, or what was done: `job.control`, `job.expired`, `key.revoked`, ..."""
     detail: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+
+
+class ApiKey(Base):
+    """One caller of the HTTP API."""
+
+    __tablename__ = "api_key"
+    __table_args__ = (
+        CheckConstraint("secret_sha256 ~ '^[0-9a-f]{64}$'", name="api_key_secret_is_hashed"),
+        CheckConstraint(
+            f"jsonb_array_length(scopes) > 0 AND scopes <@ '{json.dumps([scope.value for scope in Scope])}'::jsonb",
+            name="api_key_scopes_known",
+        ),
+        CheckConstraint("requests_per_minute > 0 AND pages_per_day >= 0", name="api_key_bounds_positive"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    """The public part of the key."""
+    tenant: Mapped[str]
+    name: Mapped[str]
+    secret_sha256: Mapped[str]
+    scopes: Mapped[list[Any]]
+    networks: Mapped[list[Any]] = mapped_column(server_default=text("'[]'::jsonb"))
+    """CIDR blocks that it may be used from; empty means anywhere."""
+    requests_per_minute: Mapped[int | None]
+    pages_per_day: Mapped[int | None] = mapped_column(BigInteger)
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    """To the minute."""
+
+
+class Usage(Base):
+    """What was planned on one day, UTC, for a tenant by one key; a trigger counts, and no deleted job is taken back."""
+
+    __tablename__ = "usage"
+
+    day: Mapped[date] = mapped_column(primary_key=True)
+    tenant: Mapped[str] = mapped_column(primary_key=True)
+    api_key_id: Mapped[str] = mapped_column(primary_key=True, server_default=text("''"))
+    """Empty for what did not come by the API."""
+    documents: Mapped[int] = mapped_column(BigInteger)
+    pages: Mapped[int] = mapped_column(BigInteger)
+
+
+class Removal(Base):
+    """A job that was deleted, and whose content is to be looked after once more."""
+
+    __tablename__ = "removal"
+
+    job_id: Mapped[UUID] = mapped_column(primary_key=True)
+    upload_key: Mapped[str | None]
+    sha256: Mapped[str | None]
+    removed_at: Mapped[datetime] = mapped_column(server_default=_NOW)

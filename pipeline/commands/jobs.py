@@ -81,9 +81,11 @@ def jobs_command(state: str | None, tenant: str | None, label: str | None, limit
     """List the newest jobs, newest first."""
     from pipeline.commands.access import open_access
     from pipeline.domain.states import JobState
+    from pipeline.ports.submissions import JobFilter
 
+    states = frozenset({JobState(state)} if state else ())
     with open_access() as access:
-        found = access.submissions.latest(limit, state=JobState(state) if state else None, tenant=tenant, label=label)
+        found = access.submissions.latest(limit, JobFilter(states=states, tenant=tenant, label=label))
     for status in found:
         if as_json:
             click.echo(json.dumps(_as_json(status), ensure_ascii=False))

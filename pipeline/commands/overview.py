@@ -36,6 +36,7 @@ class Overview:
             "home": str(default_home()),
             "running": self.runs,
             "processes": self._processes(),
+            "api": self._api(),
             "flower": self._flower(),
             "settings": self.stack.settings if self.stack and self.secrets else None,
             "jobs": self.jobs,
@@ -52,6 +53,8 @@ class Overview:
         for name, process in self._processes().items():
             restarts = f", {process['restarts']} restarts" if process["restarts"] else ""
             lines.append(f"process  {name:12} {process['state']}{restarts}")
+        if api := self._api():
+            lines.append(f"api      {api['url']}, for administrators {api['admin_url']}")
         if flower := self._flower():
             password = f" password {flower['password']}" if self.secrets else ""
             lines.append(f"flower   {flower['url']} user {flower['user']}{password}")
@@ -79,6 +82,13 @@ class Overview:
             }
             for name, report in self.stack.processes.items()
         }
+
+    def _api(self) -> dict[str, str] | None:
+        if self.stack is None or self.stack.api is None:
+            return None
+        api = self.stack.api
+        addresses = {"url": api.url, "admin_url": api.admin_url}
+        return addresses | ({"key": api.key} if self.secrets else {})
 
     def _flower(self) -> dict[str, str] | None:
         if self.stack is None or self.stack.flower is None:

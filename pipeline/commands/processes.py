@@ -1,4 +1,4 @@
-"""The processes one by one, under someone else's care: `worker`, `dispatcher`, `launcher`, `metrics`, `flower`."""
+"""The processes one by one, under someone else's care: `worker`, `dispatcher`, `api`, `launcher`, ..."""
 
 import os
 import sys
@@ -26,6 +26,12 @@ def worker_command(arguments: tuple[str, ...]) -> None:
 def dispatcher_command() -> None:
     """Run a dispatcher: it moves due rows onto the broker and finds what was lost. Any number may run."""
     _become("workers.dispatcher")
+
+
+@click.command("api")
+def api_command() -> None:
+    """Run the HTTP API, where `api.host` and `api.port` say. Any number may run, behind whatever spreads requests."""
+    _become("pipeline.api.server")
 
 
 @click.command("launcher")

@@ -10,7 +10,7 @@ import click
 @click.option("--cpu-slots", type=click.IntRange(0), help="Recognising processes; default one for each core.")
 @click.option("--no-flower", is_flag=True, help="Leave Flower out.")
 def up_command(detach: bool, cpu_slots: int | None, no_flower: bool) -> None:
-    """Start the embedded stack: servers, dispatcher, workers and Flower, all on loopback."""
+    """Start the embedded stack: servers, API, dispatcher, workers and Flower, all on loopback."""
     from pipeline.embedded.stack import read_state, serve, start_detached
     from pipeline.settings import default_home, read_settings
 
@@ -19,6 +19,8 @@ def up_command(detach: bool, cpu_slots: int | None, no_flower: bool) -> None:
     def announce() -> None:
         state = read_state(home)
         click.echo(f"ready; logs in {home / 'logs'}")
+        if state and state.api:
+            click.echo(f"API: {state.api.url} (its key: `muniment keys show`)")
         if state and state.flower:
             # The password is for whoever may read the state file, not for a terminal's history.
             click.echo(f"Flower: {state.flower.url} (user {state.flower.user}; `muniment status --secrets` shows more)")

@@ -37,6 +37,11 @@ def result(job: JobId, attempt: int, file_name: str) -> str:
     return f"jobs/{job}/results/{attempt}/{file_name}"
 
 
+def page_image(job: JobId, number: int, dpi: int) -> str:
+    """Return where the image of a page lies that somebody looked at."""
+    return f"jobs/{job}/images/{number:06}-{dpi}.png"
+
+
 def of_job(job: JobId) -> str:
     """Return the beginning of all keys that belong to one job alone."""
     return f"jobs/{job}/"

@@ -17,6 +17,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     options = StackOptions(
         with_flower=arguments.with_flower,
+        with_api=arguments.with_api,
         cpu_slots=arguments.cpu_slots,
         dispatchers=arguments.dispatchers,
         while_attached=arguments.while_attached,
@@ -39,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipeline.embedded")
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--with-flower", action="store_true")
+    parser.add_argument("--with-api", action="store_true")
     parser.add_argument("--cpu-slots", type=int)
     parser.add_argument("--dispatchers", type=int, default=StackOptions().dispatchers)
     parser.add_argument("--while-attached", action="store_true")

@@ -1,17 +1,29 @@
 """What a stack consists of beside its servers: the processes that do the work, and what each is told."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
 from pipeline.embedded.ports import LOOPBACK
-from pipeline.embedded.process import ProcessSpec
+from pipeline.embedded.process import Probe, ProcessSpec
 from pipeline.embedded.services import Servers
-from pipeline.embedded.state import FlowerAccess
+from pipeline.embedded.state import ApiAccess, FlowerAccess
 
 _WORK_LAYER = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiPorts:
+    """Where the API of a stack listens."""
+
+    callers: int
+    administrators: int
+
+
 FLOWER_USER = "muniment"
 
 
@@ -52,6 +64,37 @@ def flower_process(env: Mapping[str, str], *, home: Path, port: int, password: s
     }
     access = FlowerAccess(url=f"http://{LOOPBACK}:{port}", user=FLOWER_USER, password=password)
     return _process("flower", "flower", env={**env, **options}), access
+
+
+def api_process(env: Mapping[str, str], *, ports: ApiPorts, key: str) -> tuple[ProcessSpec, ApiAccess]:
+    """Return the HTTP API, on loopback, and how to reach it."""
+    options = {
+        "MUNIMENT_API__HOST": LOOPBACK,
+        "MUNIMENT_API__PORT": str(ports.callers),
+        "MUNIMENT_API__ADMIN_HOST": LOOPBACK,
+        "MUNIMENT_API__ADMIN_PORT": str(ports.administrators),
+        # Where metrics are asked for, one process answers for all.
+        "MUNIMENT_METRICS__PORT": "0",
+    }
+    access = ApiAccess(
+        url=f"http://{LOOPBACK}:{ports.callers}",
+        admin_url=f"http://{LOOPBACK}:{ports.administrators}",
+        key=key,
+    )
+    return replace(_process("api", "api", env={**env, **options}), ready=_listens(ports.callers)), access
+
+
+def _listens(port: int) -> Probe:
+    async def listens(_pid: int) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(LOOPBACK, port)
+        except OSError:
+            return False
+        writer.close()
+        await writer.wait_closed()
+        return True
+
+    return listens
 
 
 def server_environment(home: Path, servers: Servers) -> dict[str, str]:

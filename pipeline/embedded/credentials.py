@@ -5,6 +5,7 @@ import secrets
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from pipeline.domain.api_keys import new_key
 from pipeline.embedded.files import write_private_json
 
 
@@ -21,6 +22,7 @@ class Credentials:
     objects_access_key: str = field(default_factory=_token, repr=False)
     objects_secret_key: str = field(default_factory=_token, repr=False)
     flower_password: str = field(default_factory=_token, repr=False)
+    api_key: str = field(default_factory=lambda: new_key().token, repr=False)
 
 
 def load_or_create(home: Path) -> Credentials:

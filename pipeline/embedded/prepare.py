@@ -1,4 +1,4 @@
-"""Makes servers usable: the database with the newest schema, and the bucket.
+"""Makes servers usable: the database with the newest schema and the owner's key, and the bucket.
 
 A program of its own, run once at each start of a stack: its imports (0.7 s) run beside the start of the servers, and
 what it loads does not stay in the supervisor. It reads one JSON object from stdin: no secret is on a command line.
@@ -22,8 +22,10 @@ from minio.lifecycleconfig import AbortIncompleteMultipartUpload, Expiration, Li
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
-from pipeline.adapters.database import upgrade
+from pipeline.adapters.api_keys import PostgresApiKeys
+from pipeline.adapters.database import connect, upgrade
 from pipeline.domain import keys
+from pipeline.domain.api_keys import KeyGrant, Scope, parse_token
 from pipeline.settings import ObjectSettings
 
 _STORE_WITHIN = timedelta(seconds=30)
@@ -104,6 +106,19 @@ def _days(age: timedelta) -> int:
     return max(1, math.ceil(age / timedelta(days=1)))
 
 
+def admit_owner(url: str, token: str) -> None:
+    """Enter the key that lies in the stack's home, which may do everything for the tenant `default`."""
+    key = parse_token(token)
+    if key is None:
+        raise ValueError("the key in secrets.json is none: remove it there, and another is made")
+    engine = connect(url, actor="muniment up", pool_size=1)
+    try:
+        grant = KeyGrant(tenant="default", name="the owner of this stack", scopes=frozenset(Scope))
+        PostgresApiKeys(engine).create(grant, key=key)
+    finally:
+        engine.dispose()
+
+
 def store_client(objects: ObjectSettings) -> Minio:
     """Return a client that fails at once rather than trying for minutes."""
     return Minio(
@@ -122,6 +137,7 @@ def main() -> None:
     with ThreadPoolExecutor() as both:
         bucket = both.submit(prepare_bucket, ObjectSettings.model_validate(wanted["objects"]))
         prepare_database(wanted["database_url"])
+        admit_owner(wanted["database_url"], wanted["api_key"])
         bucket.result()
 
 

@@ -19,11 +19,11 @@ class Preparer:
         self._process = process
         self._log = log
 
-    async def prepare(self, servers: Servers) -> None:
+    async def prepare(self, servers: Servers, *, api_key: str) -> None:
         """Create what is missing on these servers; to be called once. Raises: StackError."""
         objects = servers.objects.model_dump() | {"secret_key": servers.objects.secret_key.get_secret_value()}
         url = servers.database.url.get_secret_value() if servers.database.url else None
-        orders = json.dumps({"database_url": url, "objects": objects})
+        orders = json.dumps({"database_url": url, "objects": objects, "api_key": api_key})
         printed, _ = await self._process.communicate(orders.encode())
         write_private(self._log, printed.decode(errors="replace"))
         if self._process.returncode:

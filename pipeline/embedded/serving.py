@@ -5,20 +5,29 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from pipeline.embedded.composition import flower_process, metrics_process, pipeline_processes, process_environment
+from pipeline.embedded.composition import (
+    ApiPorts,
+    api_process,
+    flower_process,
+    metrics_process,
+    pipeline_processes,
+    process_environment,
+)
 from pipeline.embedded.credentials import load_or_create
 from pipeline.embedded.errors import HomeInUse, StackError
 from pipeline.embedded.files import private_folder
 from pipeline.embedded.liveness import ProcessIdentity, end, identify, wait_for_end
 from pipeline.embedded.locks import FileLock
+from pipeline.embedded.ports import is_free
 from pipeline.embedded.preparing import preparer
-from pipeline.embedded.services import EmbeddedServers, ServerOptions, Servers
+from pipeline.embedded.services import EmbeddedServers, ServerOptions, Servers, on_free_ports
 from pipeline.embedded.state import (
+    ApiAccess,
     FlowerAccess,
     Phase,
     ProcessState,
@@ -44,6 +53,7 @@ class StackOptions:
     """What is started, and for how long."""
 
     with_flower: bool = False
+    with_api: bool = False
     cpu_slots: int | None = None
     dispatchers: int = 1
     while_attached: bool = False
@@ -89,6 +99,7 @@ class _Stack:
         self._identity: ProcessIdentity = supervisor
         self._phase = Phase.STARTING
         self._servers: Servers | None = None
+        self._api: ApiAccess | None = None
         self._flower: FlowerAccess | None = None
         self._nobody_attached: FileLock | None = None
         self._known_down: set[str] = set()
@@ -122,7 +133,7 @@ class _Stack:
         else:
             async with preparer(self._home / "logs") as preparing:
                 servers = await self._embedded.start(self._settings)
-                await preparing.prepare(servers)
+                await preparing.prepare(servers, api_key=self._credentials.api_key)
             await self._start_work(servers)
             self._servers = servers
         self._phase = Phase.READY
@@ -140,7 +151,27 @@ class _Stack:
                 env, home=self._home, port=self._embedded.pick_port(), password=self._credentials.flower_password
             )
             processes.append(flower)
-        await self._supervisor.start(*processes)
+        try:
+            async with asyncio.TaskGroup() as starts:
+                starts.create_task(self._supervisor.start(*processes))
+                if self._options.with_api:
+                    starts.create_task(on_free_ports(lambda: self._start_api(env)))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    async def _start_api(self, env: Mapping[str, str]) -> None:
+        wanted = self._settings.api
+        ports = ApiPorts(
+            callers=self._port(wanted.port),
+            administrators=self._port(wanted.admin_port),
+        )
+        api, access = api_process(env, ports=ports, key=self._credentials.api_key)
+        await self._supervisor.start(api)
+        self._api = access
+
+    def _port(self, wanted: int) -> int:
+        """Return the port that the settings name, or another where somebody else has it."""
+        return wanted if wanted and is_free(wanted) else self._embedded.pick_port()
 
     async def _until_stop(self, told: asyncio.Event) -> None:
         if not self._options.while_attached:
@@ -160,6 +191,7 @@ class _Stack:
             while_attached=self._options.while_attached,
             supervisor=self._identity,
             settings=self._servers.as_settings() if self._servers else {},
+            api=self._api,
             flower=self._flower,
             processes=self._supervisor.reports,
         )

@@ -88,7 +88,7 @@ async def serve(
 
     Raises: HomeInUse, when another supervisor owns the home; StackError.
     """
-    options = StackOptions(with_flower=with_flower, cpu_slots=cpu_slots)
+    options = StackOptions(with_flower=with_flower, with_api=True, cpu_slots=cpu_slots)
     await serving.serve(home, settings, options=options, on_ready=on_ready)
 
 
@@ -118,7 +118,7 @@ def start_detached(home: Path, *, with_flower: bool = False, cpu_slots: int | No
     private_folder(home)
     if read_state(home):
         raise HomeInUse(f"a stack runs in {home} already")
-    return _start(home, StackOptions(with_flower=with_flower, cpu_slots=cpu_slots))
+    return _start(home, StackOptions(with_flower=with_flower, with_api=True, cpu_slots=cpu_slots))
 
 
 def stop(home: Path, within: timedelta = _STOP_WITHIN) -> bool:
@@ -191,6 +191,7 @@ def _flags(options: StackOptions) -> list[str]:
     servers = options.servers
     return [
         *(["--with-flower"] if options.with_flower else []),
+        *(["--with-api"] if options.with_api else []),
         *([] if options.cpu_slots is None else [f"--cpu-slots={options.cpu_slots}"]),
         f"--dispatchers={options.dispatchers}",
         *(["--only-servers"] if options.only_servers else []),

@@ -9,7 +9,7 @@ from typing import Any
 from pipeline.embedded.files import write_private_json
 from pipeline.embedded.liveness import ProcessIdentity, is_alive
 
-VERSION = 1
+VERSION = 2
 
 
 class Phase(StrEnum):
@@ -52,6 +52,15 @@ class FlowerAccess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApiAccess:
+    """Where the HTTP API answers, and the key of whoever owns this home."""
+
+    url: str
+    admin_url: str
+    key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StackState:
     """The whole file."""
 
@@ -61,6 +70,7 @@ class StackState:
     supervisor: ProcessIdentity
     settings: dict[str, Any] = field(repr=False)
     """In the shape of `pipeline.settings.Settings`; empty until the servers are ready."""
+    api: ApiAccess | None
     flower: FlowerAccess | None
     processes: dict[str, ProcessReport]
 
@@ -86,6 +96,7 @@ def write_state(home: Path, state: StackState) -> None:
             "supervisor_pid": state.supervisor.pid,
             "supervisor_started": state.supervisor.started,
             "settings": state.settings,
+            "api": asdict(state.api) if state.api else None,
             "flower": asdict(state.flower) if state.flower else None,
             "processes": {name: _report_as_json(report) for name, report in state.processes.items()},
         },
@@ -139,6 +150,7 @@ def _from_json(content: dict[str, Any]) -> StackState:
         while_attached=content["while_attached"],
         supervisor=ProcessIdentity(pid=content["supervisor_pid"], started=content["supervisor_started"]),
         settings=content["settings"],
+        api=ApiAccess(**content["api"]) if content["api"] else None,
         flower=FlowerAccess(**content["flower"]) if content["flower"] else None,
         processes={name: _report_from_json(report) for name, report in content["processes"].items()},
     )

@@ -29,6 +29,33 @@ class Submission:
     """When it may run, `20:00-06:00` or `20:00-06:00 Asia/Shanghai`; UTC where no zone is named."""
     password: Password | None = None
     """What opens the document; kept apart from the job, until that has ended."""
+    api_key_id: str | None = None
+    """The key that it came by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entered:
+    """What became of a submission."""
+
+    job_id: JobId
+    is_new: bool
+    """Else its idempotency key was known, and this is the job that it named then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs are meant; what is not given does not matter."""
+
+    tenant: str | None = None
+    label: str | None = None
+    states: frozenset[JobState] = frozenset()
+    created_from: datetime | None = None
+    created_before: datetime | None = None
+    before: JobId | None = None
+    """Only those submitted before this one."""
+
+
+EVERYTHING = JobFilter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +65,12 @@ class JobStatus:
     job_id: JobId
     tenant: str
     source: str
+    source_uri: str | None
     source_name: str
+    options: Mapping[str, object]
+    sha256: str | None
+    media_type: str | None
+    size_bytes: int | None
     state: JobState
     priority: int
     page_count: int | None
@@ -55,6 +87,7 @@ class JobStatus:
     """Whether it waits for its hours."""
     deadline: datetime | None
     created_at: datetime
+    begun_at: datetime
     finished_at: datetime | None
 
     @property
@@ -67,6 +100,7 @@ class JobStatus:
 class EventRow:
     """One step on the trail of a job."""
 
+    event_id: int
     at: datetime
     actor: str
     kind: str
@@ -79,12 +113,16 @@ class Submissions(Protocol):
     def insert(self, submission: Submission) -> JobId:
         """Insert the job's row and return its id; the same idempotency key again returns the first job."""
 
-    def find(self, job_ids: Sequence[JobId]) -> list[JobStatus]:
-        """Return these jobs as they are now, in the order given, without those that don't exist."""
+    def enter(self, submissions: Sequence[Submission]) -> list[Entered]:
+        """Do the same for several, all or none of them, and say which are new."""
 
-    def latest(
-        self, limit: int, *, state: JobState | None = None, tenant: str | None = None, label: str | None = None
-    ) -> list[JobStatus]:
+    def find(self, job_ids: Sequence[JobId], *, tenant: str | None = None) -> list[JobStatus]:
+        """Return these jobs as they are now, in the order given, without those that don't exist.
+
+        Args: with a tenant, only its jobs exist.
+        """
+
+    def latest(self, limit: int, wanted: JobFilter = EVERYTHING) -> list[JobStatus]:
         """Return the newest jobs, newest first."""
 
     def events(self, job_id: JobId, limit: int) -> list[EventRow]:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import urllib3
 
 from pipeline.embedded.state import read_state
 from pipeline.engines.plugins import absent
@@ -126,6 +127,26 @@ def test_wrong_usage_is_said_at_once(environment, home, arguments):
     assert not home.exists()
 
 
+def assert_served_over_http(environment, path, status):
+    """Submit, watch and fetch with nothing but the key that the stack made."""
+    key = muniment(environment, "keys", "show").stdout.strip()
+    headers = {"Authorization": f"Bearer {key}"}
+    assert key not in json.dumps(status)
+    url = status["api"]["url"]
+    entered = urllib3.request("POST", f"{url}/v1/jobs?name=scan.pdf", headers=headers, body=path.read_bytes())
+    assert entered.status == 201, entered.data
+    job = url + entered.headers["Location"]
+    events = urllib3.request("GET", f"{job}/events", headers=headers, timeout=60).data.decode()
+    assert '"kind": "job.succeeded"' in events
+    assert urllib3.request("GET", f"{job}/result?format=text", headers=headers).data == b"page 1\n\x0cpage 2\n"
+    assert urllib3.request("GET", f"{job}/pages/2?format=text", headers=headers).data == b"page 2"
+    image = urllib3.request("GET", f"{job}/pages/2?format=image&dpi=72", headers=headers)
+    assert image.data.startswith(b"\x89PNG"), image.data
+    assert urllib3.request("GET", f"{job}/pages/2?format=image&dpi=72", headers=headers).data == image.data
+    assert urllib3.request("DELETE", job, headers=headers).status == 204
+    assert urllib3.request("GET", job, headers=headers).status == 404
+
+
 def test_a_stack_that_is_up_is_shared_and_watched_from_other_commands(environment, home, tmp_path):
     up = muniment(environment, "up", "--detach", "--no-flower", "--cpu-slots", "1")
     assert up.returncode == 0, up.stderr
@@ -149,6 +170,7 @@ def test_a_stack_that_is_up_is_shared_and_watched_from_other_commands(environmen
         assert status["running"] is True
         assert status["settings"] is None
         assert [device["engine"] for device in status["devices"]] == ["simulated"]
+        assert_served_over_http(environment, path, status)
         doctor = muniment(environment, "doctor")
         assert doctor.returncode == 0, doctor.stdout
         assert "already" not in muniment(environment, "db", "upgrade").stdout

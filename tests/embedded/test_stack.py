@@ -44,7 +44,7 @@ def anything_runs(home: Path, state: StackState) -> bool:
 def answer(url: str, credentials: str | None = None) -> int | None:
     request = urllib.request.Request(url)
     if credentials:
-        request.add_header("Authorization", "Basic " + base64.b64encode(credentials.encode()).decode())
+        request.add_header("Authorization", credentials)
     try:
         with urllib.request.urlopen(request, timeout=5) as response:
             return response.status
@@ -53,6 +53,10 @@ def answer(url: str, credentials: str | None = None) -> int | None:
         return error.code
     except OSError:
         return None
+
+
+def basic(credentials: str) -> str:
+    return "Basic " + base64.b64encode(credentials.encode()).decode()
 
 
 def works_on(home: Path, device: str) -> bool:
@@ -64,7 +68,7 @@ def test_a_stack_is_usable_when_ready_and_leaves_nothing_when_killed_or_stopped(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = start_detached(home, with_flower=True, cpu_slots=1)
-    assert set(state.processes) == {"valkey", "seaweed", "postgres", "dispatcher", "io", "launcher", "flower"}
+    assert set(state.processes) == {"valkey", "seaweed", "postgres", "dispatcher", "io", "launcher", "api", "flower"}
     monkeypatch.setenv("MUNIMENT_HOME", str(home))
     settings = Settings()
     assert settings.database.url
@@ -72,11 +76,17 @@ def test_a_stack_is_usable_when_ready_and_leaves_nothing_when_killed_or_stopped(
         assert connection.execute("SELECT count(*) FROM job").fetchone() == (0,)
     assert store_client(settings.objects).bucket_exists(settings.objects.bucket)
 
+    assert state.api
+    assert answer(f"{state.api.url}/readyz") == 200
+    assert answer(f"{state.api.url}/v1/jobs") == 401
+    assert answer(f"{state.api.url}/v1/jobs", f"Bearer {state.api.key}") == 200
+    assert answer(f"{state.api.admin_url}/v1/queues", f"Bearer {state.api.key}") == 200
+
     assert state.flower
     flower = state.flower
     eventually(lambda: answer(f"{flower.url}/healthcheck") == 200, within=60)
     assert answer(f"{flower.url}/api/tasks") == 401
-    assert answer(f"{flower.url}/api/tasks", f"{flower.user}:{flower.password}") == 200
+    assert answer(f"{flower.url}/api/tasks", basic(f"{flower.user}:{flower.password}")) == 200
 
     eventually(lambda: works_on(home, "cpu:0"), within=60)
     os.kill(state.supervisor.pid, signal.SIGKILL)
@@ -84,6 +94,7 @@ def test_a_stack_is_usable_when_ready_and_leaves_nothing_when_killed_or_stopped(
 
     again = start_detached(home, cpu_slots=1)
     assert again.settings == state.settings
+    assert again.api == state.api
     assert again.flower is None
     eventually(lambda: works_on(home, "cpu:0"), within=60)
     assert stop(home)

@@ -10,6 +10,7 @@ import pytest
 from pipeline.embedded.credentials import load_or_create
 from pipeline.embedded.liveness import ProcessIdentity, identify
 from pipeline.embedded.state import (
+    ApiAccess,
     FlowerAccess,
     Phase,
     ProcessReport,
@@ -33,6 +34,11 @@ def state_of(supervisor: ProcessIdentity) -> StackState:
             "broker": {"url": "redis://:pw@127.0.0.1:20002/0"},
             "objects": {"endpoint": "127.0.0.1:20003", "access_key": "a", "secret_key": "s", "bucket": "muniment"},
         },
+        api=ApiAccess(
+            url="http://127.0.0.1:20005",
+            admin_url="http://127.0.0.1:20006",
+            key="mun_0_0",
+        ),
         flower=FlowerAccess(url="http://127.0.0.1:20004", user="muniment", password="pw"),
         processes={
             "valkey": ProcessReport(state=ProcessState.RUNNING, identity=supervisor),

@@ -17,6 +17,8 @@ POSSIBLE = f"""
     INSERT INTO batch (tenant, label) VALUES ('museum', 'box-17');
     INSERT INTO device (id, host, name, kind, lanes) VALUES ('here/cpu:0', 'here', 'cpu:0', 'cpu', '["cpu"]');
     INSERT INTO engine_memory (engine, revision, device, page_class) VALUES ('reader', '1', 'cuda 24', 'scan');
+    INSERT INTO api_key (id, tenant, name, secret_sha256, scopes)
+        VALUES ('k1', 'museum', 'desk', repeat('0', 64), '["read"]');
 """
 
 IMPOSSIBLE = {
@@ -57,6 +59,9 @@ IMPOSSIBLE = {
     "device_state_known": "UPDATE device SET state = 'tired'",
     "engine_memory_bound_whole": "UPDATE engine_memory SET pages = 1",
     "engine_memory_correction_positive": "UPDATE engine_memory SET correction = 0",
+    "api_key_secret_is_hashed": "UPDATE api_key SET secret_sha256 = 'in the clear'",
+    "api_key_scopes_known": "UPDATE api_key SET scopes = '[\"everything\"]'",
+    "api_key_bounds_positive": "UPDATE api_key SET requests_per_minute = 0",
     "device_lease_whole": "UPDATE device SET lease_until = now()",
 }
 

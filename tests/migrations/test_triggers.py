@@ -101,6 +101,31 @@ def test_a_removed_job_takes_all_that_belongs_to_it_along_but_its_trail(owner: p
     assert owner.execute("SELECT (SELECT count(*) FROM page), (SELECT count(*) FROM event)").fetchone() == (0, 1)
 
 
+def test_what_is_done_to_keys_and_devices_is_on_the_trail(owner: psycopg.Connection) -> None:
+    owner.execute(
+        "INSERT INTO api_key (id, tenant, name, secret_sha256, scopes)"
+        " VALUES ('k1', 'museum', 'desk', repeat('0', 64), '[\"read\"]')"
+    )
+    owner.execute("UPDATE api_key SET last_used_at = now()")
+    owner.execute("UPDATE api_key SET revoked_at = now()")
+    owner.execute("INSERT INTO device (id, host, name, kind, lanes) VALUES ('h/cpu:0', 'h', 'cpu:0', 'cpu', '[]')")
+    owner.execute("UPDATE device SET drain_requested = true")
+    assert owner.execute("SELECT kind, detail FROM event WHERE job_id IS NULL ORDER BY id").fetchall() == [
+        ("key.created", {"key": "k1", "tenant": "museum"}),
+        ("key.revoked", {"key": "k1", "tenant": "museum"}),
+        ("device.drained", {"device": "h/cpu:0"}),
+    ]
+
+
+def test_pages_are_counted_by_day_and_stay_counted(owner: psycopg.Connection) -> None:
+    job = insert(owner)
+    owner.execute("UPDATE job SET page_count = 12, api_key_id = 'k1' WHERE id = %s", [job])
+    owner.execute("UPDATE job SET page_count = 12 WHERE id = %s", [job])
+    owner.execute("DELETE FROM job")
+    counted = owner.execute("SELECT tenant, api_key_id, documents, pages FROM usage").fetchall()
+    assert counted == [("default", "k1", 1, 12)]
+
+
 def test_jobs_take_over_what_stands_on_their_batch_and_follow_its_changes(owner: psycopg.Connection) -> None:
     owner.execute("INSERT INTO batch (tenant, label, paused, priority) VALUES ('default', 'box-17', true, 7)")
     owner.execute("INSERT INTO job (source_uri, label) VALUES ('s3://box/1.pdf', 'box-17')")

@@ -1,0 +1,309 @@
+"""What goes in and comes out, as the OpenAPI document shows it."""
+
+import re
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal
+from uuid import UUID
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+)
+
+from pipeline.domain.document import PageClass
+from pipeline.domain.options import MAX_DPI, MIN_DPI, LanePolicy, OutputFormat
+from pipeline.domain.password import MAX_CHARACTERS, Password
+from pipeline.domain.recognition import PageOutcome
+from pipeline.domain.states import JobState
+from pipeline.ports.job_views import BatchStatus, PageRow, Progress
+from pipeline.ports.submissions import JobStatus
+
+_PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
+_RFC_3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}")
+_HOURS = r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]( [A-Za-z0-9_+/-]{1,64})?$"
+
+
+def _as_rfc_3339(value: object) -> object:
+    """Pass on what may be a time with its zone; numbers would be taken for seconds since 1970."""
+    if isinstance(value, str) and not _RFC_3339.match(value):
+        raise ValueError("a time is written as 2026-11-30T18:00:00Z")
+    if not isinstance(value, str | datetime):
+        raise ValueError("a time is a string")  # noqa: TRY004 - pydantic reports no TypeError
+    return value
+
+
+def _as_password(value: object) -> Password:
+    """Return what a password is from now on: something that shows itself to nobody."""
+    if not isinstance(value, str):
+        raise ValueError("a password is a string")  # noqa: TRY004 - pydantic reports no TypeError
+    return Password(value)
+
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=_PRINTABLE)]
+Label = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f/]+$")]
+Hours = Annotated[str, StringConstraints(pattern=_HOURS)]
+EngineName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+IdempotencyKey = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
+SourceUri = Annotated[
+    str, StringConstraints(max_length=2000, pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,62}/[^\x00-\x20\x7f]+$")
+]
+PasswordText = Annotated[
+    Password,
+    PlainValidator(_as_password),
+    WithJsonSchema({"type": "string", "format": "password", "minLength": 1, "maxLength": MAX_CHARACTERS}),
+]
+Moment = Annotated[AwareDatetime, BeforeValidator(_as_rfc_3339)]
+Priority = Annotated[int, Field(strict=True, ge=-100, le=100)]
+Dpi = Annotated[float, Field(strict=True, ge=MIN_DPI, le=MAX_DPI, allow_inf_nan=False)]
+
+
+class _Given(BaseModel):
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+
+
+class Options(_Given):
+    """How a document is read; what is not given is left to the settings."""
+
+    lane: LanePolicy | None = None
+    engine: EngineName | None = None
+    dpi: Dpi | None = Field(default=None, description="What scans are rendered at.")
+    formats: Annotated[list[OutputFormat], Field(min_length=1)] | None = None
+
+
+class JobFields(_Given):
+    """What may be said of a document beside its bytes."""
+
+    name: Name | None = Field(default=None, description="What people call it.")
+    label: Label | None = Field(default=None, description="The batch that it belongs to.")
+    priority: Priority = 0
+    deadline: Moment | None = None
+    hours: Hours | None = Field(default=None, examples=["20:00-06:00 Asia/Shanghai"])
+    password: PasswordText | None = Field(default=None, description="What opens it; never in a query.")
+    options: Options = Options()
+
+
+class Source(JobFields):
+    """A document that is fetched from where it lies."""
+
+    source_uri: SourceUri = Field(examples=["s3://archive/box-17/0001.pdf"])
+
+
+class NewBatch(_Given):
+    """Many documents at once."""
+
+    label: Label
+    sources: Annotated[list[Source], Field(min_length=1, max_length=1000)]
+
+
+class Change(_Given):
+    """What is to be otherwise from now on."""
+
+    priority: Priority | None = None
+    deadline: Moment | None = None
+    hours: Hours | Literal["any"] | None = None
+
+
+class Again(_Given):
+    """How an ended job is begun again."""
+
+    all_pages: bool = Field(default=False, strict=True, description="Else those that failed or were not reached.")
+    password: PasswordText | None = None
+    options: Options = Options()
+
+
+class Failure(BaseModel):
+    """Why something ended as it did."""
+
+    code: str
+    message: str | None
+
+
+class Pages(BaseModel):
+    """Pages of a job, counted."""
+
+    total: int | None = Field(description="None until it is planned.")
+    done: int
+    outcomes: dict[PageOutcome, int]
+
+
+class Job(BaseModel):
+    """A document and what became of it."""
+
+    id: UUID
+    state: JobState
+    name: str
+    source_uri: str | None
+    label: str | None
+    priority: int
+    options: dict[str, Any]
+    deadline: datetime | None
+    hours: str | None
+    paused: bool
+    cancelling: bool
+    media_type: str | None
+    size_bytes: int | None
+    pages: Pages
+    flags: list[str]
+    results: dict[OutputFormat, str] = Field(description="Where each output is fetched.")
+    error: Failure | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class JobDetail(Job):
+    """A job, and what it waits for."""
+
+    waits_for: str | None
+
+
+class JobList(BaseModel):
+    """Some jobs, newest first."""
+
+    jobs: list[Job]
+    next: str | None = Field(description="The cursor of those that follow.")
+
+
+class JobIds(BaseModel):
+    """Jobs that were concerned."""
+
+    jobs: list[UUID]
+
+
+class Page(BaseModel):
+    """A page, as the ledger has it."""
+
+    number: int
+    page_class: PageClass = Field(serialization_alias="class")
+    outcome: PageOutcome | None
+    confidence: float | None
+    flags: list[str]
+    width_px: int | None
+    height_px: int | None
+    dpi: float | None
+    angle_deg: float | None
+    engine: str | None
+    revision: str | None
+    elapsed_ms: int | None
+    error: Failure | None
+
+
+class PageList(BaseModel):
+    """Some pages, in order."""
+
+    pages: list[Page]
+    next: int | None = Field(description="The cursor of those that follow.")
+
+
+class Batch(BaseModel):
+    """Jobs under one label."""
+
+    label: str
+    paused: bool
+    priority: int | None
+    deadline: datetime | None
+    hours: str | None
+    created_at: datetime
+    jobs: dict[JobState, int]
+    pages: Pages
+
+
+class BatchList(BaseModel):
+    """Some batches, by label."""
+
+    batches: list[Batch]
+    next: str | None
+
+
+class ProblemDetails(BaseModel):
+    """An error (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    errors: list[dict[str, str]] | None = None
+
+
+def job_fields(status: JobStatus) -> dict[str, Any]:
+    """Return a job in the shape of `Job`."""
+    return {
+        "id": status.job_id,
+        "state": status.state,
+        "name": status.source_name,
+        "source_uri": status.source_uri,
+        "label": status.label,
+        "priority": status.priority,
+        "options": dict(status.options),
+        "deadline": status.deadline,
+        "hours": status.hours,
+        "paused": status.paused,
+        "cancelling": status.cancel_requested and not status.state.is_terminal,
+        "media_type": status.media_type,
+        "size_bytes": status.size_bytes,
+        "pages": Pages(total=status.page_count, done=status.pages_done, outcomes=dict(status.outcomes)),
+        "flags": [flag.name for flag in status.flags],
+        "results": {form: f"/v1/jobs/{status.job_id}/result?format={form}" for form in status.result_keys},
+        "error": _failure(status.error_code, status.error_detail),
+        "created_at": status.created_at,
+        "finished_at": status.finished_at,
+    }
+
+
+def job(status: JobStatus) -> Job:
+    """Return a job as callers see it."""
+    return Job(**job_fields(status))
+
+
+def page(row: PageRow) -> Page:
+    """Return a page as callers see it."""
+    return Page(
+        number=row.number,
+        page_class=row.page_class,
+        outcome=row.outcome,
+        confidence=row.confidence,
+        flags=[flag.name for flag in row.flags],
+        width_px=row.width_px,
+        height_px=row.height_px,
+        dpi=row.dpi,
+        angle_deg=row.angle_deg,
+        engine=row.engine,
+        revision=row.revision,
+        elapsed_ms=row.elapsed_ms,
+        error=_failure(row.error_code, row.error_detail),
+    )
+
+
+def batch(status: BatchStatus) -> Batch:
+    """Return a batch as callers see it."""
+    return Batch(
+        label=status.label,
+        paused=status.paused,
+        priority=status.priority,
+        deadline=status.deadline,
+        hours=status.hours,
+        created_at=status.created_at,
+        jobs=dict(status.jobs),
+        pages=Pages(total=status.pages, done=sum(status.outcomes.values()), outcomes=dict(status.outcomes)),
+    )
+
+
+def progress(seen: Progress) -> dict[str, Any]:
+    """Return how far a job is, as streams tell it."""
+    pages = Pages(total=seen.page_count, done=sum(seen.outcomes.values()), outcomes=dict(seen.outcomes))
+    return {"state": seen.state.value, "pages": pages.model_dump(mode="json")}
+
+
+def options_given(options: Options) -> dict[str, Any]:
+    """Return the options as they stand on a job's row: those that were given."""
+    return options.model_dump(mode="json", exclude_none=True)
+
+
+def _failure(code: str | None, detail: str | None) -> Failure | None:
+    return Failure(code=code, message=detail) if code else None

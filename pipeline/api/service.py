@@ -1,0 +1,91 @@
+"""What one process of the API works with, put together once."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+from sqlalchemy import Engine
+
+from pipeline.adapters.api_keys import PostgresApiKeys
+from pipeline.adapters.control import PostgresControl
+from pipeline.adapters.database import acting, connect
+from pipeline.adapters.devices import PostgresDeviceBoard
+from pipeline.adapters.job_views import PostgresJobViews
+from pipeline.adapters.multipart_uploads import S3MultipartUploads
+from pipeline.adapters.objects import Links, S3Objects
+from pipeline.adapters.rate_limits import RateLimits
+from pipeline.adapters.reasons import PostgresReasons
+from pipeline.adapters.removals import PostgresRemovals
+from pipeline.adapters.submissions import PostgresSubmissions
+from pipeline.api.callers import Caller, Doorkeeper
+from pipeline.api.feed import Feed
+from pipeline.api.intake import Intake
+from pipeline.api.metrics import Metrics
+from pipeline.api.page_images import PageImages
+from pipeline.api.problems import not_found
+from pipeline.domain.document import JobId
+from pipeline.ports.submissions import JobStatus
+from pipeline.settings import Settings, SettingsError
+from pipeline.steps.delete import Delete
+
+
+class Service:
+    """Rows, store and counters of a running system."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        database, api = settings.database.url, settings.api
+        if database is None or settings.objects.endpoint is None or settings.broker.url is None:
+            raise SettingsError("the API needs database.url, broker.url and objects.endpoint, or a stack that is up")
+        self.settings = settings
+        self.metrics = metrics
+        self.engine: Engine = connect(
+            database.get_secret_value(), actor="muniment api", pool_size=settings.api.connections
+        )
+        self.keys = PostgresApiKeys(self.engine)
+        self.submissions = PostgresSubmissions(self.engine)
+        self.views = PostgresJobViews(self.engine)
+        self.reasons = PostgresReasons(self.engine)
+        self.objects = S3Objects(settings.objects)
+        self.uploads = S3MultipartUploads(settings.objects)
+        self.intake = Intake(self.uploads, at_once=api.max_uploads, max_bytes=settings.limits.max_file_bytes)
+        self.links = Links(settings.objects, endpoint=api.store_endpoint, secure=api.store_secure)
+        self.page_images = PageImages(self.objects, settings)
+        self.rates = RateLimits(settings.broker)
+        self.feed = Feed(database.get_secret_value(), self.views.progress)
+        self.doorkeeper = Doorkeeper(self.keys, self.rates, requests_per_minute=api.requests_per_minute)
+
+    def submissions_of(self, caller: Caller) -> PostgresSubmissions:
+        """Return where a caller hands in, recorded as its doing."""
+        return PostgresSubmissions(acting(self.engine, caller.actor))
+
+    def control_of(self, caller: Caller) -> PostgresControl:
+        """Return what a caller changes jobs by, recorded as its doing."""
+        return PostgresControl(acting(self.engine, caller.actor))
+
+    def delete_of(self, caller: Caller) -> Delete:
+        """Return what a caller deletes jobs by, recorded as its doing."""
+        return Delete(rows=PostgresRemovals(acting(self.engine, caller.actor)), objects=self.objects)
+
+    def devices_of(self, caller: Caller) -> PostgresDeviceBoard:
+        """Return what a caller sees and drains devices by, recorded as its doing."""
+        return PostgresDeviceBoard(acting(self.engine, caller.actor))
+
+    def job(self, caller: Caller, job_id: JobId) -> JobStatus:
+        """Return a job of the caller's tenant. Raises: Problem, for another's as for none."""
+        found = self.submissions.find([job_id], tenant=caller.tenant)
+        if not found:
+            raise not_found()
+        return found[0]
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self.engine.dispose()
+        self.rates.close()
+        self.page_images.close()
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+Served = Annotated[Service, Depends(_service)]

@@ -1,0 +1,138 @@
+"""`POST /v1/jobs`: a document as a raw body, in a form, or by its URI."""
+
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from pipeline.api import schemas
+from pipeline.api.callers import Caller, Submitter
+from pipeline.api.documentation import SUBMISSION, answers
+from pipeline.api.intake import combined, job_fields, take_body, take_form, validated
+from pipeline.api.problems import ApiCode, Problem, too_many
+from pipeline.api.schemas import IdempotencyKey, Job, JobFields, Source
+from pipeline.api.service import Served, Service
+from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
+from pipeline.ports.submissions import JobStatus, Submission
+
+router = APIRouter(tags=["submit"])
+_NAMELESS = "document"
+
+
+@router.post(
+    "/v1/jobs",
+    status_code=201,
+    response_model=Job,
+    openapi_extra=SUBMISSION,
+    responses=answers(
+        {200: {"model": Job, "description": "The job that this idempotency key named before."}},
+        *(400, 401, 403, 409, 413, 415, 422, 429, 503),
+    ),
+)
+async def submit(
+    request: Request,
+    response: Response,
+    service: Served,
+    caller: Submitter,
+    idempotency_key: Annotated[IdempotencyKey | None, Header()] = None,
+) -> Job:
+    """Hand in one document.
+
+    A file comes as the body itself (any content type but the two below; what it is, is told by its bytes), or as the
+    part `file` of `multipart/form-data`, or as `application/json` that names a `source_uri`. Fields stand in the query;
+    in a form or in JSON, too, where they go before those of the query.
+    """
+    await run_in_threadpool(check_quota, service, caller)
+    fields = job_fields(request.query_params.multi_items(), at="query")
+    match request.headers.get("content-type", "").partition(";")[0].strip().lower():
+        case "application/json":
+            source = await _source(request)
+            check_source(service, source)
+            fields = combined(source, fields)
+            submission = as_submission(caller, fields, source_uri=source.source_uri, source_name=fields.name)
+        case "multipart/form-data":
+            taken = await take_form(service.intake, request, fields)
+            name = taken.fields.name or taken.file_name or _NAMELESS
+            submission = as_submission(caller, taken.fields, upload_key=taken.key, source_name=name)
+        case _:
+            taken = await take_body(service.intake, request, fields)
+            submission = as_submission(caller, fields, upload_key=taken.key, source_name=fields.name or _NAMELESS)
+    status, is_new = await run_in_threadpool(enter, service, caller, submission, idempotency_key)
+    response.status_code = 201 if is_new else 200
+    response.headers["Location"] = f"/v1/jobs/{status.job_id}"
+    return schemas.job(status)
+
+
+def check_quota(service: Service, caller: Caller) -> None:
+    """Raises: Problem, when the key has used up its pages of today."""
+    quota = caller.grant.pages_per_day
+    if quota is None or service.keys.pages_today(caller.key_id) < quota:
+        return
+    now = datetime.now(UTC)
+    midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    raise too_many(
+        ApiCode.QUOTA_EXCEEDED, f"this key may hand in {quota} pages a day", after_s=(midnight - now).total_seconds()
+    )
+
+
+def check_source(service: Service, source: Source) -> None:
+    """Raises: Rejected, unless the settings say that callers may name this bucket."""
+    bucket = source.source_uri.removeprefix("s3://").partition("/")[0]
+    if bucket not in service.settings.sources.buckets:
+        raise Rejected(
+            ErrorCode.SOURCE_NOT_ALLOWED, f"callers may name no objects of {bucket} (sources.buckets): send the file"
+        )
+
+
+def as_submission(caller: Caller, fields: JobFields, **more: Any) -> Submission:
+    """Return what makes the job's row."""
+    return Submission(
+        tenant=caller.tenant,
+        api_key_id=caller.key_id,
+        label=fields.label,
+        priority=fields.priority,
+        deadline=fields.deadline,
+        hours=fields.hours,
+        password=fields.password,
+        options=schemas.options_given(fields.options),
+        **more,
+    )
+
+
+def enter(
+    service: Service, caller: Caller, submission: Submission, idempotency_key: str | None
+) -> tuple[JobStatus, bool]:
+    """Insert the row; return the job, and whether it is new. Raises: Problem, if the key named another job."""
+    keyed = replace(submission, idempotency_key=idempotency_key)
+    try:
+        [entered] = service.submissions_of(caller).enter([keyed])
+    except BaseException:
+        _forget(service, submission)
+        raise
+    status = service.job(caller, entered.job_id)
+    if not entered.is_new:
+        _forget(service, submission)
+        if (status.source_uri, status.options) != (submission.source_uri, submission.options):
+            raise Problem(
+                409,
+                ApiCode.IDEMPOTENCY_KEY_REUSED,
+                f"this idempotency key named job {status.job_id} before, of another source or with other options",
+            )
+    return status, entered.is_new
+
+
+def _forget(service: Service, submission: Submission) -> None:
+    if submission.upload_key is not None:
+        with suppress(PipelineError):
+            service.objects.delete([submission.upload_key])
+
+
+async def _source(request: Request) -> Source:
+    try:
+        content = await request.json()
+    except ValueError as error:
+        raise Problem(422, ApiCode.INVALID_REQUEST, "the body is not JSON") from error
+    return validated(Source, content, at="body")
