@@ -24,7 +24,7 @@ from pipeline.engines.registry import memory_of
 from pipeline.logs import configure_logs
 from pipeline.monitoring.serving import MetricsServer
 from pipeline.ports.chunks import Measured
-from pipeline.ports.devices import DeviceInfo, Standing
+from pipeline.ports.devices import DeviceHeld, DeviceInfo, Standing
 from pipeline.settings import DeviceSettings, Settings, read_settings
 from pipeline.steps.recognise import Recognise
 from pipeline.steps.render import Render
@@ -105,6 +105,8 @@ METRICS: MetricsServer | None = None
 class _State:
     wiring: Wiring
     supervisor: Supervisor | None = None
+    holds: threading.Event = field(default_factory=threading.Event)
+    """Whether the device's row is ours; without it nothing is taken."""
     asked_to_drain: threading.Event = field(default_factory=threading.Event)
     """By somebody who drains the device, not the worker."""
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -186,8 +188,6 @@ def _serve_device(state: _State, name: str) -> None:
     settings = state.wiring.settings
     info, owner = device_info(name, settings.devices), device_owner(settings.devices, name)
     devices = state.wiring.devices
-    if devices.acquire(info, owner) is Standing.DRAIN:
-        state.asked_to_drain.set()
 
     def describe(engine: EngineIdentity, measured: Measured) -> None:
         try:
@@ -215,9 +215,10 @@ def _serve_device(state: _State, name: str) -> None:
         health=Health(sick_after=settings.devices.sick_after, probe_every=settings.devices.probe_every),
         described=describe,
     )
+    _hold(state, info, owner)
     # From this thread, the main one: the runner dies with the thread that started it.
     state.supervisor.attend()
-    threading.Thread(target=_keep_device, args=(state, info.id, owner, settings), name="device", daemon=True).start()
+    threading.Thread(target=_keep_device, args=(state, info, owner, settings), name="device", daemon=True).start()
 
 
 def _memory_bounds(info: DeviceInfo, devices: DeviceSettings) -> MemoryBounds:
@@ -231,8 +232,8 @@ def _engine_for(info: DeviceInfo, devices: DeviceSettings) -> str:
     return devices.engine if info.kind == "cpu" else devices.accelerator_engine or devices.engine
 
 
-def _keep_device(state: _State, device_id: str, owner: str, settings: Settings) -> None:
-    """Keep a runner warm, renew the device's lease and hear of drains, until the worker stops.
+def _keep_device(state: _State, info: DeviceInfo, owner: str, settings: Settings) -> None:
+    """Keep a runner warm, keep the device's row and hear of drains, until the worker stops.
 
     The lease says that the worker lives, not that pages move on; chunks have leases for that.
     """
@@ -241,21 +242,34 @@ def _keep_device(state: _State, device_id: str, owner: str, settings: Settings) 
     while not state.stopping.wait(every.total_seconds()):
         if state.supervisor:
             state.supervisor.attend()
-        try:
-            _renew(state, device_id, owner)
-        except PipelineError as error:
-            log.warning("device_lease_not_renewed", device=device_id, detail=error.message)
+        _hold(state, info, owner)
         consumers.keep(consuming=not _takes_nothing(state))
 
 
-def _renew(state: _State, device_id: str, owner: str) -> None:
-    standing = state.wiring.devices.renew(device_id, owner, _shown(state))
+def _hold(state: _State, info: DeviceInfo, owner: str) -> None:
+    """Take the device's row, or keep it, and hear of drains; what can't be done now is tried again at the next look.
+
+    A child may begin while the database is away. If it gave up then, it would go on to take messages and lose them.
+    """
+    devices = state.wiring.devices
+    try:
+        held = state.holds.is_set()
+        standing = devices.renew(info.id, owner, _shown(state)) if held else devices.acquire(info, owner)
+    except DeviceHeld as held_by_another:
+        log.warning("device_held", device=info.id, detail=str(held_by_another))
+        return
+    except PipelineError as error:
+        log.warning("device_lease_not_renewed", device=info.id, detail=error.message)
+        return
     match standing:
         case Standing.LOST:
-            log.error("device_lost", device=device_id, owner=owner)
+            state.holds.clear()
+            log.error("device_lost", device=info.id, owner=owner)
         case Standing.DRAIN:
+            state.holds.set()
             state.asked_to_drain.set()
         case Standing.SERVE:
+            state.holds.set()
             state.asked_to_drain.clear()
         case _:
             assert_never(standing)
@@ -263,7 +277,7 @@ def _renew(state: _State, device_id: str, owner: str) -> None:
 
 def _takes_nothing(state: _State) -> bool:
     is_sick = state.supervisor is not None and state.supervisor.is_sick
-    return DRAIN.is_set() or state.asked_to_drain.is_set() or is_sick
+    return not state.holds.is_set() or DRAIN.is_set() or state.asked_to_drain.is_set() or is_sick
 
 
 def _shown(state: _State) -> DeviceState:

@@ -22,7 +22,8 @@ class Consumers:
     def __init__(self, queues: Sequence[str], *, node: str) -> None:
         self._queues = [queue for queue in queues if queue]
         self._node = f"{node}@{socket.gethostname()}"
-        self._consuming = True
+        self._consuming: bool | None = None
+        """What the worker was last told; a child that came in another's place knows nothing of it."""
 
     def keep(self, *, consuming: bool) -> None:
         """Begin or stop to consume, if that is not what the worker does; what it does not answer is asked again."""

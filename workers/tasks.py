@@ -1,8 +1,10 @@
 """The Celery tasks: parse ids, run the step, obey its decision. Nothing here knows a domain fact."""
 
+import os
 from typing import Any
 from uuid import UUID
 
+import structlog
 from celery import Task, shared_task
 from celery.signals import worker_process_init, worker_process_shutdown, worker_shutting_down
 
@@ -10,6 +12,8 @@ from pipeline.domain.document import ChunkId, JobId
 from pipeline.domain.states import Step
 from pipeline.steps.job_step import Next
 from workers import child
+
+log = structlog.get_logger()
 
 
 def _run_job_step(task: Task, step: Step, job_id: str, attempt: int) -> None:
@@ -65,7 +69,12 @@ def deliver(self: Task, job_id: str, attempt: int) -> None:
 
 @worker_process_init.connect
 def _begin(**_: Any) -> None:
-    child.begin()
+    try:
+        child.begin()
+    except Exception:
+        # Celery would go on with a child that was not set up, and that would take messages and lose them.
+        log.exception("child_not_begun")
+        os._exit(1)
 
 
 @worker_process_shutdown.connect

@@ -31,7 +31,7 @@ _POLL_S = 0.1
 """How exactly a recovery by the next page is seen."""
 STANDSTILL = timedelta(minutes=3)
 """Without a move of any row for so long, whatever has not ended is stuck. The longest pause between tries is 60 s."""
-ABSENT = timedelta(minutes=1)
+ABSENT = timedelta(minutes=3)
 """A victim that does not come back for so long counts as stuck, and the next fault is due."""
 
 
