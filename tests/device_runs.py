@@ -70,6 +70,7 @@ def chunk(original, *pages, failures=0):
         size_bytes=size_bytes,
         options={},
         attempts=Attempts(failures=failures),
+        password=None,
     )
 
 

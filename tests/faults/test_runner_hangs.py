@@ -41,7 +41,7 @@ def test_a_runner_that_can_not_be_ended_sets_its_device_aside(environment, setti
         monkeypatch.setenv(name, value)
     original = store(settings, scan(tmp_path, 2))
     # No time at all to go away: what else would be a process in a driver's uninterruptible sleep.
-    device = supervisor(tmp_path, stall=timedelta(seconds=2), gone=timedelta(0))
+    device = supervisor(tmp_path, stall=timedelta(seconds=5), gone=timedelta(0))
     try:
         seen = read_all(device, [chunk(original, 1, 2)], lambda: 0)
         assert seen.outcomes == {"stalled": 1}
