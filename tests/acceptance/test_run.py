@@ -95,7 +95,7 @@ def test_the_engine_in_torch_reads_the_text_that_the_default_engine_reads(enviro
 
 
 def test_ctrl_c_cancels_the_jobs_and_leaves_nothing_running(environment, home, tmp_path):
-    environment["MUNIMENT_SIMULATED"] = json.dumps({"page_ms": 400})
+    environment["MUNIMENT_SIMULATED"] = json.dumps({"page_ms": 2000})
     path = scan(tmp_path, 40)
     process = subprocess.Popen(
         [sys.executable, "-m", "pipeline.cli", "run", str(path), "--out", str(tmp_path / "out")],

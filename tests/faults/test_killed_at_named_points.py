@@ -13,7 +13,7 @@ OF_CHUNKS = [f"{CHUNKS}.{move}" for move in ("claim", "record", "finish")]
 OF_DISPATCH = [f"{CHAINS}.{move}" for move in ("send_job", "send_chunk")]
 OF_RUNNERS = [
     "pipeline.engines.simulated.SimulatedEngine.warm_up",
-    "pipeline.steps.read_pages.PageReader.read",
+    "pipeline.steps.read_pages.PageReader.prepare",
     # A segment is in the store, and the rows don't know of it.
     "pipeline.adapters.objects.S3Objects.put",
 ]
