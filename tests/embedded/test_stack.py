@@ -95,7 +95,8 @@ def test_a_stack_is_usable_when_ready_and_leaves_nothing_when_killed_or_stopped(
     again = start_detached(home, cpu_slots=1)
     assert again.settings == state.settings
     # Its port may have been taken meanwhile.
-    assert again.api and again.api.key == state.api.key
+    assert again.api
+    assert again.api.key == state.api.key
     assert again.flower is None
     eventually(lambda: works_on(home, "cpu:0"), within=60)
     assert stop(home)
