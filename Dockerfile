@@ -18,7 +18,8 @@ COPY pyproject.toml README.md LICENSE ./
 COPY pipeline pipeline
 COPY workers workers
 COPY migrations migrations
-RUN pip install ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} ".[${EXTRAS}]" \
+# pip takes an empty variable for none.
+RUN PIP_EXTRA_INDEX_URL="$TORCH_INDEX" pip install ".[${EXTRAS}]" \
     && python -m compileall -q /opt/muniment/lib
 
 FROM python:${PYTHON}-slim-bookworm
