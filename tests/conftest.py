@@ -128,18 +128,28 @@ def empty_database_url(services: Servers, _on_database_server: Callable[[str], o
 
 
 @pytest.fixture
-def broker_url(services: Servers, _numbers: Iterator[int], xdist_worker: tuple[int, int]) -> str:
-    """A broker database of the test's own, empty."""
+def another_broker(services: Servers, _numbers: Iterator[int], xdist_worker: tuple[int, int]) -> Callable[[], str]:
+    """Give a broker database that no other running test uses, empty, at each call."""
     import redis
 
     worker, workers = xdist_worker
     share_of_worker = BROKER_DATABASES // workers
-    number = worker * share_of_worker + next(_numbers) % share_of_worker
     assert services.broker.url
-    url = services.broker.url.get_secret_value().rpartition("/")[0] + f"/{number}"
-    with redis.Redis.from_url(url) as broker:
-        broker.flushdb()
-    return url
+    server = services.broker.url.get_secret_value().rpartition("/")[0]
+
+    def take() -> str:
+        url = f"{server}/{worker * share_of_worker + next(_numbers) % share_of_worker}"
+        with redis.Redis.from_url(url) as broker:
+            broker.flushdb()
+        return url
+
+    return take
+
+
+@pytest.fixture
+def broker_url(another_broker: Callable[[], str]) -> str:
+    """A broker database of the test's own, empty."""
+    return another_broker()
 
 
 @pytest.fixture(scope="session")

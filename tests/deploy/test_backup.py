@@ -24,21 +24,17 @@ def plain(url):
 
 
 @pytest.fixture
-def elsewhere(servers, broker_url, _on_database_server, tmp_path):
+def elsewhere(servers, another_broker, _on_database_server, tmp_path):
     """Return an empty database, an empty broker, an empty bucket, and a system over them."""
-    number, database = make_url(broker_url), make_url(servers.database.url.get_secret_value())
+    database = make_url(servers.database.url.get_secret_value())
     url = database.set(database=f"{database.database}_restored").render_as_string(hide_password=False)
     create_database(url)
-    # The numbers of brokers are handed out upwards; those of the other half of this process's share are free.
-    import redis
-
-    other = number.set(database=str(int(number.database) + 100)).render_as_string(hide_password=False)
-    with redis.Redis.from_url(other) as broker:
-        broker.flushdb()
     objects = servers.objects.model_copy(update={"bucket": f"{servers.objects.bucket}-restored"})
     prepare_bucket(objects)
     restored = Servers(
-        database=DatabaseSettings(url=SecretStr(url)), broker=BrokerSettings(url=SecretStr(other)), objects=objects
+        database=DatabaseSettings(url=SecretStr(url)),
+        broker=BrokerSettings(url=SecretStr(another_broker())),
+        objects=objects,
     )
     settings = Settings(database=restored.database, broker=restored.broker, objects=restored.objects)
     folder = tmp_path / "restored"
