@@ -1,6 +1,6 @@
 """Keys of the API over Postgres, and the quota of pages that goes with them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -64,16 +64,17 @@ class PostgresApiKeys:
             connection.execute(upsert(ApiKey).values(values).on_conflict_do_nothing())
         return made
 
-    def check(self, presented: NewKey) -> KeyStatus | None:
-        """Return the key that was presented; None where there is none, or its secret is another."""
+    def check(self, presented: Collection[NewKey]) -> dict[NewKey, KeyStatus]:
+        """Return the keys that were presented, without those that there are not, or whose secret is another."""
         stale = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < NOW - _USE_NOTED_EVERY).label("is_news")
+        wanted = select(ApiKey, _STATE, stale).where(ApiKey.id.in_({key.key_id for key in presented}))
         with transaction(self._engine) as connection:
-            row = connection.execute(select(ApiKey, _STATE, stale).where(ApiKey.id == presented.key_id)).one_or_none()
-            if not is_secret(presented.secret, row.secret_sha256 if row else None) or row is None:
-                return None
-            if row.is_news:
-                connection.execute(update(ApiKey).where(ApiKey.id == row.id).values(last_used_at=NOW))
-        return _status(row)
+            rows = {row.id: row for row in connection.execute(wanted)}
+            kept = {key: rows[key.key_id].secret_sha256 if key.key_id in rows else None for key in presented}
+            known = {key: rows[key.key_id] for key in presented if is_secret(key.secret, kept[key])}
+            if news := {row.id for row in known.values() if row.is_news}:
+                connection.execute(update(ApiKey).where(ApiKey.id.in_(news)).values(last_used_at=NOW))
+        return {key: _status(row) for key, row in known.items()}
 
     def all(self, tenant: str | None = None) -> list[KeyStatus]:
         """Return all keys, or those of a tenant, oldest first."""

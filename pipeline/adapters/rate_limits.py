@@ -3,6 +3,8 @@
 What is counted may be lost: a caller then begins with a full allowance, and no work is lost by it.
 """
 
+import hashlib
+from collections.abc import Sequence
 from datetime import timedelta
 
 import redis
@@ -38,17 +40,27 @@ class RateLimits:
             settings.url.get_secret_value(), socket_timeout=1, socket_connect_timeout=1, max_connections=64
         )
         self._prefix = f"{settings.key_prefix}api-rate:"
-        self._take = self._redis.register_script(_TAKE)
+        self._sha = hashlib.sha1(_TAKE.encode(), usedforsecurity=False).hexdigest()
 
-    def take(self, caller: str, per_minute: int) -> timedelta:
-        """Count a request; return zero where it may pass, else how long to wait for the next."""
+    def take(self, asked: Sequence[tuple[str, int]]) -> list[timedelta]:
+        """Count requests, each of a caller with its rate a minute; return how long each has to wait, zero to pass."""
         try:
-            wait_us = int(self._take(keys=[self._prefix + caller], args=[per_minute]))
+            try:
+                waits = self._run(asked)
+            except redis.exceptions.NoScriptError:
+                self._redis.script_load(_TAKE)
+                waits = self._run(asked)
         except redis.RedisError as error:
             # Nobody is to be shut out because the counter is away; what was counted would be lost anyway.
             log.warning("rate_not_counted", detail=type(error).__name__)
-            return timedelta(0)
-        return timedelta(microseconds=wait_us)
+            return [timedelta(0)] * len(asked)
+        return [timedelta(microseconds=int(wait_us)) for wait_us in waits]
+
+    def _run(self, asked: Sequence[tuple[str, int]]) -> list[int]:
+        with self._redis.pipeline(transaction=False) as pipe:
+            for caller, per_minute in asked:
+                pipe.evalsha(self._sha, 1, self._prefix + caller, per_minute)
+            return pipe.execute()
 
     def close(self) -> None:
         """Give the connections back."""

@@ -1,17 +1,19 @@
 """Who calls: every request is held until its key is known, allowed from where it comes, and within its rate."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
-from pipeline.adapters.api_keys import KeyState, PostgresApiKeys
+from pipeline.adapters.api_keys import KeyState, KeyStatus, PostgresApiKeys
 from pipeline.adapters.rate_limits import RateLimits
+from pipeline.api.gathering import Gathered
 from pipeline.api.problems import ApiCode, Problem, of_error, too_many
-from pipeline.domain.api_keys import KeyGrant, Scope, parse_token
+from pipeline.domain.api_keys import KeyGrant, NewKey, Scope, parse_token
 from pipeline.domain.errors import PipelineError
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
@@ -36,33 +38,64 @@ class Caller:
         return f"key {self.key_id} {self.address}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Knock:
+    """A key, and where it comes from."""
+
+    key: NewKey
+    address: str
+
+
 class Doorkeeper:
-    """Turns a request's key into its caller."""
+    """Turns the keys of requests into their callers, those that come together with one look at the rows."""
 
     def __init__(self, keys: PostgresApiKeys, rates: RateLimits, *, requests_per_minute: int) -> None:
         self._keys = keys
         self._rates = rates
         self._requests_per_minute = requests_per_minute
+        self._knocks: Gathered[_Knock, Caller | Problem] = Gathered(self._admit)
 
-    def admit(self, authorization: str, address: str) -> Caller:
+    async def admit(self, authorization: str, address: str) -> Caller:
         """Return the caller. Raises: Problem, PipelineError."""
         kind, _, token = authorization.partition(" ")
         presented = parse_token(token.strip()) if kind.lower() == "bearer" else None
-        status = self._keys.check(presented) if presented else None
-        if status is None or status.state is not KeyState.LIVE:
-            raise Problem(
-                401,
-                ApiCode.NOT_AUTHENTICATED,
-                "send a key that is valid: Authorization: Bearer mun_...",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
-        grant = status.grant
-        if not grant.allows_address(address):
-            raise Problem(403, ApiCode.ADDRESS_NOT_ALLOWED, "this key may not be used from this address")
-        wait = self._rates.take(status.key_id, grant.requests_per_minute or self._requests_per_minute)
-        if wait:
-            raise too_many(ApiCode.RATE_LIMITED, "this key asks too often", after_s=wait.total_seconds() + 0.5)
-        return Caller(key_id=status.key_id, grant=grant, address=address)
+        if presented is None:
+            raise _unknown()
+        found = await self._knocks.ask(_Knock(presented, address))
+        if isinstance(found, Problem):
+            raise found
+        return found
+
+    def _admit(self, knocks: Sequence[_Knock]) -> list[Caller | Problem]:
+        known = self._keys.check({knock.key for knock in knocks})
+        judged = [_judged(knock, known.get(knock.key)) for knock in knocks]
+        callers = [found for found in judged if isinstance(found, Caller)]
+        rates = [(each.key_id, each.grant.requests_per_minute or self._requests_per_minute) for each in callers]
+        waits = iter(self._rates.take(rates) if rates else ())
+        return [_slowed(found, next(waits)) if isinstance(found, Caller) else found for found in judged]
+
+
+def _unknown() -> Problem:
+    return Problem(
+        401,
+        ApiCode.NOT_AUTHENTICATED,
+        "send a key that is valid: Authorization: Bearer mun_...",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
+def _judged(knock: _Knock, status: KeyStatus | None) -> Caller | Problem:
+    if status is None or status.state is not KeyState.LIVE:
+        return _unknown()
+    if not status.grant.allows_address(knock.address):
+        return Problem(403, ApiCode.ADDRESS_NOT_ALLOWED, "this key may not be used from this address")
+    return Caller(key_id=status.key_id, grant=status.grant, address=knock.address)
+
+
+def _slowed(caller: Caller, wait: timedelta) -> Caller | Problem:
+    if not wait:
+        return caller
+    return too_many(ApiCode.RATE_LIMITED, "this key asks too often", after_s=wait.total_seconds() + 0.5)
 
 
 class Door:
@@ -78,8 +111,8 @@ class Door:
             request = Request(scope)
             address = request.client.host if request.client else ""
             try:
-                scope.setdefault("state", {})["caller"] = await run_in_threadpool(
-                    self._doorkeeper.admit, request.headers.get("authorization", ""), address
+                scope.setdefault("state", {})["caller"] = await self._doorkeeper.admit(
+                    request.headers.get("authorization", ""), address
                 )
             except Problem as problem:
                 await problem.response()(scope, receive, send)

@@ -3,11 +3,12 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from pipeline.api import schemas
 from pipeline.api.callers import Reader
 from pipeline.api.documentation import problems
+from pipeline.api.problems import not_found
 from pipeline.api.schemas import JobDetail, JobList, Label, Moment, PageList
 from pipeline.api.service import Served
 from pipeline.domain.document import JobId
@@ -47,11 +48,13 @@ def jobs(
     )
 
 
-@router.get("/v1/jobs/{job_id}", responses=problems(401, 403, 404, 422, 429, 503))
-def job(service: Served, caller: Reader, job_id: UUID) -> JobDetail:
+@router.get("/v1/jobs/{job_id}", response_model=JobDetail, responses=problems(401, 403, 404, 422, 429, 503))
+async def job(service: Served, caller: Reader, job_id: UUID) -> Response:
     """Show a job: its state, its pages, and what it waits for."""
-    status = service.job(caller, JobId(job_id))
-    return JobDetail(**schemas.job_fields(status), waits_for=service.reasons.waits_for(status.job_id))
+    found = await service.details.ask((caller.tenant, JobId(job_id)))
+    if found is None:
+        raise not_found()
+    return Response(found, media_type="application/json")
 
 
 @router.get("/v1/jobs/{job_id}/pages", responses=problems(401, 403, 404, 422, 429, 503))

@@ -1,5 +1,6 @@
 """What one process of the API works with, put together once."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -16,8 +17,10 @@ from pipeline.adapters.rate_limits import RateLimits
 from pipeline.adapters.reasons import PostgresReasons
 from pipeline.adapters.removals import PostgresRemovals
 from pipeline.adapters.submissions import PostgresSubmissions
+from pipeline.api import schemas
 from pipeline.api.callers import Caller, Doorkeeper
 from pipeline.api.feed import Feed
+from pipeline.api.gathering import Gathered
 from pipeline.api.intake import Intake
 from pipeline.api.metrics import Metrics
 from pipeline.api.page_images import PageImages
@@ -51,6 +54,7 @@ class Service:
         self.page_images = PageImages(self.objects, settings)
         self.rates = RateLimits(settings.broker)
         self.feed = Feed(database.get_secret_value(), self.views.progress)
+        self.details: Gathered[tuple[str, JobId], bytes | None] = Gathered(self._details)
         self.doorkeeper = Doorkeeper(self.keys, self.rates, requests_per_minute=api.requests_per_minute)
 
     def submissions_of(self, caller: Caller) -> PostgresSubmissions:
@@ -75,6 +79,16 @@ class Service:
         if not found:
             raise not_found()
         return found[0]
+
+    def _details(self, asked: Sequence[tuple[str, JobId]]) -> list[bytes | None]:
+        """Return jobs as callers see them, each asked for by a tenant; None for another's as for none."""
+        found = {status.job_id: status for status in self.submissions.find(list({job_id for _, job_id in asked}))}
+        told = {job_id: self._detail(status) for job_id, status in found.items()}
+        return [told[job_id] if job_id in told and found[job_id].tenant == tenant else None for tenant, job_id in asked]
+
+    def _detail(self, status: JobStatus) -> bytes:
+        waits_for = None if status.state.is_terminal else self.reasons.waits_for(status.job_id)
+        return schemas.JobDetail(**schemas.job_fields(status), waits_for=waits_for).model_dump_json().encode()
 
     def close(self) -> None:
         """Give all connections back."""
