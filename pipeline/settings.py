@@ -312,6 +312,8 @@ class ApiSettings(_Section):
     """Of everything but documents."""
     max_uploads: int = Field(default=8, ge=1)
     """Documents that a process takes in at the same time, in about 32 MiB of memory each."""
+    open_uploads: int = Field(default=1000, ge=1)
+    """Documents in parts that a tenant may have begun."""
     max_streams: int = Field(default=1000, ge=1)
     """Streams of events that a process holds open at the same time."""
     inline_bytes: int = Field(default=1024**2, ge=0)

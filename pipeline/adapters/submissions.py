@@ -41,6 +41,13 @@ class PostgresSubmissions:
             outcomes = _outcomes(connection, list(rows))
         return [_status(rows[job_id], outcomes.get(job_id, {})) for job_id in job_ids if job_id in rows]
 
+    def named(self, idempotency_key: str, *, tenant: str) -> JobStatus | None:
+        """Return the job that a tenant's idempotency key names, if there is one."""
+        statement = select(Job.id).where(Job.tenant == tenant, Job.idempotency_key == idempotency_key)
+        with transaction(self._engine) as connection:
+            job_id = connection.execute(statement).scalar_one_or_none()
+        return next(iter(self.find([JobId(job_id)], tenant=tenant)), None) if job_id else None
+
     def latest(self, limit: int, wanted: JobFilter = EVERYTHING) -> list[JobStatus]:
         """Return the newest jobs, newest first."""
         statement = select(Job).where(*_wanted(wanted)).order_by(Job.id.desc()).limit(limit)

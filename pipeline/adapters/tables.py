@@ -519,3 +519,42 @@ class Removal(Base):
     upload_key: Mapped[str | None]
     sha256: Mapped[str | None]
     removed_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+
+
+class Upload(Base):
+    """A document that comes in parts; its id is part of its key in the store."""
+
+    __tablename__ = "upload"
+    __table_args__ = (
+        CheckConstraint("size_bytes > 0 AND part_bytes > 0", name="upload_sizes_positive"),
+        UniqueConstraint("tenant", "idempotency_key", name="upload_idempotency"),
+        Index("upload_open", "tenant", postgresql_where=text("completed_at IS NULL")),
+        Index("upload_by_age", "created_at"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    tenant: Mapped[str]
+    api_key_id: Mapped[str]
+    idempotency_key: Mapped[str]
+    """Its job's."""
+    store_id: Mapped[str]
+    """What the store calls the multipart upload."""
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    part_bytes: Mapped[int] = mapped_column(BigInteger)
+    """Of every part but the last."""
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    completed_at: Mapped[datetime | None]
+    """When it became a job; the row stays a while for those who ask again."""
+
+
+class UploadPart(Base):
+    """A part that has arrived."""
+
+    __tablename__ = "upload_part"
+    __table_args__ = (CheckConstraint("number BETWEEN 1 AND 10000", name="upload_part_number"),)
+
+    upload_id: Mapped[UUID] = mapped_column(ForeignKey("upload.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    etag: Mapped[str]
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    sha256: Mapped[str]

@@ -12,13 +12,23 @@ from pipeline.api import (
     jobs,
     problems,
     results,
+    resumable,
     submitting,
 )
 from pipeline.api.callers import Door
 from pipeline.api.frame import Frame
 from pipeline.api.service import Service
 
-CALLERS = (submitting.router, jobs.router, events.router, results.router, acts.router, batches.router, health.router)
+CALLERS = (
+    submitting.router,
+    resumable.router,
+    jobs.router,
+    events.router,
+    results.router,
+    acts.router,
+    batches.router,
+    health.router,
+)
 ADMINISTRATORS = (administration.router, health.router)
 
 

@@ -1,5 +1,6 @@
 """What holds for every request: a bound for its body, headers for its answer, a line in the log, a count."""
 
+import re
 import time
 
 import structlog
@@ -12,6 +13,7 @@ from pipeline.api.problems import ApiCode, Problem
 
 log = structlog.get_logger()
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+_PART = re.compile(r"/v1/uploads/[^/]+/parts/[^/]+")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -86,6 +88,8 @@ class Frame:
 
 
 def _takes_a_document(scope: Scope) -> bool:
-    """Whether the body is streamed to the store, which has a bound of its own."""
+    """Whether the body goes to the store, which has a bound of its own."""
+    if _PART.fullmatch(scope["path"]):
+        return True
     is_json = Headers(scope=scope).get("content-type", "").lower().startswith("application/json")
     return scope["path"] == "/v1/jobs" and not is_json

@@ -31,23 +31,28 @@ class Intake:
         self._max_bytes = max_bytes
         self._open = 0
 
+    def check_size(self, size_bytes: int) -> None:
+        """Raises: Rejected, if a document has more bytes than any may have."""
+        if size_bytes > self._max_bytes:
+            raise Rejected(ErrorCode.FILE_TOO_LARGE, f"the file has more than {self._max_bytes} bytes: split it up")
+
     @contextlib.asynccontextmanager
     async def upload(self, length: int | None) -> AsyncIterator[Upload]:
         """Begin a document, which is left nothing of if anything goes wrong.
 
         Args: length is what its sender says of it, if anything. Raises: Problem, Rejected.
         """
-        if length is not None and length > self._max_bytes:
-            raise Rejected(ErrorCode.FILE_TOO_LARGE, f"the file has more than {self._max_bytes} bytes: split it up")
-        if self._open >= self._at_once:
-            raise too_many(ApiCode.BUSY, "as many documents as this server takes at once are coming in", after_s=5)
-        with self._counted():
+        self.check_size(length or 0)
+        with self.place():
             upload = Upload(self._store, judge=media_type_of, head_bytes=HEAD_BYTES, max_bytes=self._max_bytes)
             async with begun(upload):
                 yield upload
 
     @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
+    def place(self) -> Iterator[None]:
+        """Hold one of the places of those that come in at the same time. Raises: Problem, if none is free."""
+        if self._open >= self._at_once:
+            raise too_many(ApiCode.BUSY, "as many documents as this server takes at once are coming in", after_s=5)
         self._open += 1
         try:
             yield
@@ -71,6 +76,20 @@ async def take_body(intake: Intake, request: Request, fields: JobFields) -> Take
         async for piece in _body(request):
             await upload.write(piece)
         return Taken(key=await upload.finish(), fields=fields, file_name=None)
+
+
+async def take_exactly(intake: Intake, request: Request, size_bytes: int) -> bytes:
+    """Return the request's body, which is to have so many bytes. Raises: Problem."""
+    content = bytearray()
+    with intake.place():
+        async for piece in _body(request):
+            content += piece
+            if len(content) > size_bytes:
+                break
+        if len(content) != size_bytes:
+            than = "more" if len(content) > size_bytes else "less"
+            raise Problem(422, ApiCode.INVALID_REQUEST, f"the body has {than} than the {size_bytes} bytes that are due")
+        return bytes(content)
 
 
 async def take_form(intake: Intake, request: Request, defaults: JobFields) -> Taken:

@@ -94,6 +94,12 @@ class Source(JobFields):
     source_uri: SourceUri = Field(examples=["s3://archive/box-17/0001.pdf"])
 
 
+class NewUpload(_Given):
+    """A document that is to come in parts."""
+
+    size_bytes: Annotated[int, Field(strict=True, ge=1, le=2**53)] = Field(examples=[2_147_483_648])
+
+
 class NewBatch(_Given):
     """Many documents at once."""
 
@@ -115,6 +121,26 @@ class Again(_Given):
     all_pages: bool = Field(default=False, strict=True, description="Else those that failed or were not reached.")
     password: PasswordText | None = None
     options: Options = Options()
+
+
+class Part(BaseModel):
+    """A part of a document that has arrived; parts are counted from 1."""
+
+    number: int
+    size_bytes: int
+    sha256: str = Field(description="Of what arrived, in hexadecimal digits.")
+
+
+class Upload(BaseModel):
+    """A document that comes in parts."""
+
+    id: UUID
+    size_bytes: int
+    part_bytes: int = Field(description="Of every part but the last.")
+    part_count: int
+    parts: list[Part] = Field(description="Those that have arrived, in order.")
+    created_at: datetime
+    expires_at: datetime = Field(description="It is given up then, unless it has become a job.")
 
 
 class Failure(BaseModel):

@@ -32,8 +32,6 @@ log = structlog.get_logger()
 _BACKLOG = 2048
 _GRACE_S = 10
 _TIDY_EVERY = timedelta(minutes=1)
-_UPLOADS_TAKE_AT_MOST = timedelta(days=1)
-"""What has been coming in for longer comes from nobody any more."""
 
 
 class _Server(uvicorn.Server):
@@ -118,10 +116,17 @@ async def _tidy(service: Service) -> None:
     while True:
         try:
             await run_in_threadpool(delete.sweep)
-            await run_in_threadpool(service.uploads.abort_older, keys.UPLOADS, _UPLOADS_TAKE_AT_MOST)
+            await run_in_threadpool(_give_up_uploads, service)
         except PipelineError as error:
             log.warning("tidying_put_off", code=error.code, detail=error.message)
         await asyncio.sleep(_TIDY_EVERY.total_seconds())
+
+
+def _give_up_uploads(service: Service) -> None:
+    """Abort what has been coming in for so long that it comes from nobody any more."""
+    age = service.settings.retention.uploads
+    service.uploads.abort_older(keys.UPLOADS, age)
+    service.open_uploads.remove_older(age)
 
 
 def run(settings: Settings) -> None:

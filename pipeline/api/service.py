@@ -17,6 +17,7 @@ from pipeline.adapters.rate_limits import RateLimits
 from pipeline.adapters.reasons import PostgresReasons
 from pipeline.adapters.removals import PostgresRemovals
 from pipeline.adapters.submissions import PostgresSubmissions
+from pipeline.adapters.uploads import PostgresUploads
 from pipeline.api import schemas
 from pipeline.api.callers import Caller, Doorkeeper
 from pipeline.api.feed import Feed
@@ -49,6 +50,7 @@ class Service:
         self.reasons = PostgresReasons(self.engine)
         self.objects = S3Objects(settings.objects)
         self.uploads = S3MultipartUploads(settings.objects)
+        self.open_uploads = PostgresUploads(self.engine)
         self.intake = Intake(self.uploads, at_once=api.max_uploads, max_bytes=settings.limits.max_file_bytes)
         self.links = Links(settings.objects, endpoint=api.store_endpoint, secure=api.store_secure)
         self.page_images = PageImages(self.objects, settings)

@@ -19,7 +19,7 @@ from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
 from pipeline.ports.submissions import JobStatus, Submission
 
 router = APIRouter(tags=["submit"])
-_NAMELESS = "document"
+NAMELESS = "document"
 
 
 @router.post(
@@ -55,11 +55,11 @@ async def submit(
             submission = as_submission(caller, fields, source_uri=source.source_uri, source_name=fields.name)
         case "multipart/form-data":
             taken = await take_form(service.intake, request, fields)
-            name = taken.fields.name or taken.file_name or _NAMELESS
+            name = taken.fields.name or taken.file_name or NAMELESS
             submission = as_submission(caller, taken.fields, upload_key=taken.key, source_name=name)
         case _:
             taken = await take_body(service.intake, request, fields)
-            submission = as_submission(caller, fields, upload_key=taken.key, source_name=fields.name or _NAMELESS)
+            submission = as_submission(caller, fields, upload_key=taken.key, source_name=fields.name or NAMELESS)
     status, is_new = await run_in_threadpool(enter, service, caller, submission, idempotency_key)
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/v1/jobs/{status.job_id}"
@@ -103,18 +103,29 @@ def as_submission(caller: Caller, fields: JobFields, **more: Any) -> Submission:
 
 
 def enter(
-    service: Service, caller: Caller, submission: Submission, idempotency_key: str | None
+    service: Service,
+    caller: Caller,
+    submission: Submission,
+    idempotency_key: str | None,
+    *,
+    may_come_again: bool = False,
 ) -> tuple[JobStatus, bool]:
-    """Insert the row; return the job, and whether it is new. Raises: Problem, if the key named another job."""
+    """Insert the row; return the job, and whether it is new.
+
+    What was uploaded for no new job is removed, unless it may come again.
+    Raises: Problem, if the key named another job.
+    """
     keyed = replace(submission, idempotency_key=idempotency_key)
     try:
         [entered] = service.submissions_of(caller).enter([keyed])
     except BaseException:
-        _forget(service, submission)
+        if not may_come_again:
+            _forget(service, submission)
         raise
     status = service.job(caller, entered.job_id)
     if not entered.is_new:
-        _forget(service, submission)
+        if not may_come_again:
+            _forget(service, submission)
         if (status.source_uri, status.options) != (submission.source_uri, submission.options):
             raise Problem(
                 409,

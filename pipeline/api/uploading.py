@@ -9,10 +9,8 @@ from starlette.concurrency import run_in_threadpool
 
 from pipeline.domain import keys
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
+from pipeline.domain.upload_parts import PART_BYTES
 from pipeline.ports.objects import MultipartUploads, StoredPart
-
-PART_BYTES = 8 * 1024**2
-"""S3 wants parts of at least 5 MiB; at most 10,000 of them bound a document at 80 GB."""
 
 
 class Upload:

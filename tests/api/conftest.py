@@ -167,6 +167,21 @@ class Api:
         )
         return job_id
 
+    # --- what lies in the store
+
+    def stored(self, job_id):
+        """Return what was handed in for a job."""
+        [row] = self.rows.sql("SELECT upload_key FROM job WHERE id = :id", id=job_id)
+        with self.objects.get(row.upload_key) as pieces:
+            return b"".join(pieces)
+
+    def uploads(self):
+        """Return the keys of what was handed in, whole or begun."""
+        client = self.objects._client
+        begun = client._list_multipart_uploads(self.settings.objects.bucket).uploads
+        there = client.list_objects(self.settings.objects.bucket, prefix="uploads/", recursive=True)
+        return {upload.object_name for upload in begun} | {item.object_name for item in there}
+
     def actors(self, job_id, kind):
         """Return who is said to have done it."""
         found = "SELECT actor FROM event WHERE job_id = :id AND kind = :kind ORDER BY id"

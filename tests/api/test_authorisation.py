@@ -23,6 +23,11 @@ FOR_CALLERS = {
     "POST /v1/jobs/{job_id}/pause": ACT,
     "POST /v1/jobs/{job_id}/resume": ACT,
     "POST /v1/jobs/{job_id}/retry": ACT,
+    "POST /v1/uploads": SUBMIT,
+    "GET /v1/uploads/{upload_id}": SUBMIT,
+    "PUT /v1/uploads/{upload_id}/parts/{number}": SUBMIT,
+    "POST /v1/uploads/{upload_id}/complete": SUBMIT,
+    "DELETE /v1/uploads/{upload_id}": SUBMIT,
     "POST /v1/batches": SUBMIT,
     "GET /v1/batches": READ,
     "GET /v1/batches/{label}": READ,
@@ -42,6 +47,7 @@ FOR_ADMINISTRATORS = {
 OPEN = {"GET /healthz", "GET /readyz"}
 BODIES = {
     "POST /v1/jobs": {"source_uri": "s3://archive/1.pdf"},
+    "POST /v1/uploads": {"size_bytes": 1},
     "POST /v1/batches": {"label": "box-18", "sources": [{"source_uri": "s3://archive/1.pdf"}]},
     "PATCH /v1/jobs/{job_id}": {"priority": 1},
     "PATCH /v1/batches/{label}": {"priority": 1},
@@ -51,7 +57,13 @@ PORTS = [pytest.param(FOR_CALLERS, False, id="callers"), pytest.param(FOR_ADMINI
 
 def ask(caller, route, **values):
     method, path = route.split()
-    there = {"job_id": unknown(), "number": 1, "label": "box-17", "name": "elsewhere/cpu:0"} | values
+    there = {
+        "job_id": unknown(),
+        "upload_id": unknown(),
+        "number": 1,
+        "label": "box-17",
+        "name": "elsewhere/cpu:0",
+    } | values
     return caller(method, path.format(**there), json=BODIES.get(route))
 
 
@@ -95,7 +107,8 @@ def is_lack(answer, scope):
 @pytest.mark.parametrize("route", [route for route in FOR_CALLERS if "{" in route])
 def test_what_is_another_tenant_s_is_as_if_it_were_not_there(api, library, tenant, route):
     job_id = api.ended(tenant=tenant, label=f"box-{tenant}")
-    theirs = ask(library, route, job_id=job_id, label=f"box-{tenant}")
+    upload_id = api.caller(tenant=tenant)("POST", "/v1/uploads", json={"size_bytes": 1}).json["id"]
+    theirs = ask(library, route, job_id=job_id, upload_id=upload_id, label=f"box-{tenant}")
     nobodys = ask(library, route, label="box-of-nobody")
     assert (theirs.status, theirs.body) == (nobodys.status, nobodys.body)
     assert theirs.status == 404

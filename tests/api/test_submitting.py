@@ -13,12 +13,6 @@ MOST_BYTES = 30_000_000
 PDF = b"%PDF-1.7\n" + b"0" * 2000
 
 
-def stored(api, job_id):
-    [row] = api.rows.sql("SELECT upload_key FROM job WHERE id = :id", id=job_id)
-    with api.objects.get(row.upload_key) as pieces:
-        return b"".join(pieces)
-
-
 def form(*fields, file=("0001.pdf", PDF)):
     return [*fields, *([("file", file)] if file else [])]
 
@@ -31,7 +25,7 @@ def test_a_raw_body_becomes_a_job_whose_bytes_lie_in_the_store(api, museum, tena
     assert (job["state"], job["name"], job["label"], job["priority"]) == ("submitted", "box 17.pdf", "box-17", 5)
     assert job["options"] == {"dpi": 300.0, "formats": ["text"]}
     assert job["pages"] == {"total": None, "done": 0, "outcomes": {}}
-    assert stored(api, job["id"]) == PDF
+    assert api.stored(job["id"]) == PDF
     assert api.rows.sql("SELECT tenant FROM job WHERE id = :id", id=job["id"])[0].tenant == tenant
 
 
@@ -46,14 +40,14 @@ def test_a_form_becomes_a_job_with_the_file_s_name_but_never_its_path(api, museu
     assert answer.status == 201, answer.body
     job = answer.json
     assert (job["name"], job["priority"], job["options"]) == ("0001.pdf", 7, {"formats": ["text", "json"]})
-    assert stored(api, job["id"]) == PDF
+    assert api.stored(job["id"]) == PDF
 
 
 def test_a_document_of_several_parts_arrives_whole(api, museum):
     content = PDF + bytes(range(256)) * 80_000  # 20 MB
     answer = museum("POST", "/v1/jobs", body=content)
     assert answer.status == 201, answer.body
-    assert stored(api, answer.json["id"]) == content
+    assert api.stored(answer.json["id"]) == content
 
 
 def test_a_uri_becomes_a_job(museum):
@@ -95,21 +89,14 @@ def test_a_document_that_is_too_large_is_refused_before_it_is_read_or_while(muse
 def test_an_upload_that_is_cut_leaves_nothing_in_the_store(api, museum, tenant):
     def cut():
         yield PDF + b"0" * 9_000_000
-        eventually(lambda: uploads(api) - before)
+        eventually(lambda: api.uploads() - before)
         raise ConnectionAbortedError
 
-    before = uploads(api)
+    before = api.uploads()
     with pytest.raises(urllib3.exceptions.ProtocolError):
         museum("POST", "/v1/jobs", body=cut())
-    eventually(lambda: uploads(api) == before)
+    eventually(lambda: api.uploads() == before)
     assert api.rows.sql("SELECT id FROM job WHERE tenant = :tenant", tenant=tenant) == []
-
-
-def uploads(api):
-    client = api.objects._client
-    begun = client._list_multipart_uploads(api.settings.objects.bucket).uploads
-    there = client.list_objects(api.settings.objects.bucket, prefix="uploads/", recursive=True)
-    return {upload.object_name for upload in begun} | {item.object_name for item in there}
 
 
 @pytest.mark.parametrize(
@@ -191,7 +178,7 @@ def test_the_same_idempotency_key_gives_the_same_job(api, museum, tenant):
     assert (other.status, other.code) == (409, "idempotency_key_reused")
     kept = api.rows.sql("SELECT upload_key FROM job WHERE tenant = :tenant", tenant=tenant)
     assert len(kept) == 1
-    assert stored(api, first.json["id"]) == PDF
+    assert api.stored(first.json["id"]) == PDF
 
 
 def test_an_idempotency_key_is_its_tenant_s_own(museum, library):

@@ -19,6 +19,9 @@ POSSIBLE = f"""
     INSERT INTO engine_memory (engine, revision, device, page_class) VALUES ('reader', '1', 'cuda 24', 'scan');
     INSERT INTO api_key (id, tenant, name, secret_sha256, scopes)
         VALUES ('k1', 'museum', 'desk', repeat('0', 64), '["read"]');
+    INSERT INTO upload (id, tenant, api_key_id, idempotency_key, store_id, size_bytes, part_bytes)
+        VALUES ('{JOB}', 'museum', 'k1', 'box 17', 'of the store', 9, 8);
+    INSERT INTO upload_part (upload_id, number, etag, size_bytes, sha256) VALUES ('{JOB}', 1, 'tag', 8, 'digest');
 """
 
 IMPOSSIBLE = {
@@ -62,6 +65,8 @@ IMPOSSIBLE = {
     "api_key_secret_is_hashed": "UPDATE api_key SET secret_sha256 = 'in the clear'",
     "api_key_scopes_known": "UPDATE api_key SET scopes = '[\"everything\"]'",
     "api_key_bounds_positive": "UPDATE api_key SET requests_per_minute = 0",
+    "upload_sizes_positive": "UPDATE upload SET size_bytes = 0",
+    "upload_part_number": "UPDATE upload_part SET number = 10001",
     "device_lease_whole": "UPDATE device SET lease_until = now()",
 }
 
