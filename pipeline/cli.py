@@ -43,6 +43,7 @@ _COMMANDS = {
     "flower": ("processes", "Run Flower over our Celery application."),
 }
 EXIT_UNEXPECTED = 1
+_OURS = frozenset({"PipelineError", "StackError", "SettingsError", "ApiError"})
 
 
 class _LazyGroup(click.Group):
@@ -84,10 +85,7 @@ def main() -> None:
 
 def _is_ours(error: Exception) -> bool:
     # By name, because importing the classes would cost every command what only failing ones need.
-    return any(
-        base.__module__.startswith("pipeline.") and base.__name__ in {"PipelineError", "StackError", "SettingsError"}
-        for base in type(error).__mro__
-    )
+    return any(base.__module__.startswith("pipeline.") and base.__name__ in _OURS for base in type(error).__mro__)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
 from pydantic import (
+    AliasChoices,
     AwareDatetime,
     BaseModel,
     BeforeValidator,
@@ -205,7 +206,7 @@ class Page(BaseModel):
     """A page, as the ledger has it."""
 
     number: int
-    page_class: PageClass = Field(serialization_alias="class")
+    page_class: PageClass = Field(serialization_alias="class", validation_alias=AliasChoices("class", "page_class"))
     outcome: PageOutcome | None
     confidence: float | None
     flags: list[str]

@@ -7,10 +7,13 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from pipeline.commands import remote as elsewhere
 from pipeline.commands.options import TIME_FORMS, age, as_utc
 from pipeline.commands.passwords import given_password, password_options
+from pipeline.commands.remote import may_be_elsewhere
 
 if TYPE_CHECKING:
+    from pipeline.client import Client
     from pipeline.domain.document import JobId
     from pipeline.domain.retention import Ages
     from pipeline.ports.control import Change, Target
@@ -31,13 +34,18 @@ def _whom(command: Command) -> Command:
 
 @click.command("cancel")
 @_whom
-def cancel_command(job_ids: tuple[str, ...], label: str | None, tenant: str | None) -> None:
+@may_be_elsewhere
+def cancel_command(*, remote: "Client | None", job_ids: tuple[str, ...], label: str | None, tenant: str | None) -> None:
     """Cancel jobs; pages in work are finished first, what is finished stays.
 
     Jobs that join the batch or the tenant later are not concerned.
     """
     from pipeline.commands.access import open_access
 
+    if remote:
+        _check_named(job_ids, label)
+        elsewhere.act(remote, job_ids, label, "cancel", "to be cancelled")
+        return
     target = _target(job_ids, label, tenant)
     with open_access() as access:
         _report(job_ids, access.control.cancel(target), "to be cancelled")
@@ -45,19 +53,29 @@ def cancel_command(job_ids: tuple[str, ...], label: str | None, tenant: str | No
 
 @click.command("pause")
 @_whom
-def pause_command(job_ids: tuple[str, ...], label: str | None, tenant: str | None) -> None:
+@may_be_elsewhere
+def pause_command(*, remote: "Client | None", job_ids: tuple[str, ...], label: str | None, tenant: str | None) -> None:
     """Let jobs wait; pages in work are finished first, what is finished stays."""
     from pipeline.ports.control import Change
 
+    if remote:
+        _check_named(job_ids, label)
+        elsewhere.act(remote, job_ids, label, "pause", "paused")
+        return
     _change(job_ids, _target(job_ids, label, tenant), Change(paused=True), "paused")
 
 
 @click.command("resume")
 @_whom
-def resume_command(job_ids: tuple[str, ...], label: str | None, tenant: str | None) -> None:
+@may_be_elsewhere
+def resume_command(*, remote: "Client | None", job_ids: tuple[str, ...], label: str | None, tenant: str | None) -> None:
     """Let what was paused go on."""
     from pipeline.ports.control import Change
 
+    if remote:
+        _check_named(job_ids, label)
+        elsewhere.act(remote, job_ids, label, "resume", "may go on")
+        return
     _change(job_ids, _target(job_ids, label, tenant), Change(paused=False), "may go on")
 
 
@@ -66,8 +84,10 @@ def resume_command(job_ids: tuple[str, ...], label: str | None, tenant: str | No
 @click.option("--priority", type=click.IntRange(-100, 100), help="Higher goes first.")
 @click.option("--deadline", type=click.DateTime(TIME_FORMS), help="When they are to be done, UTC; they end then.")
 @click.option("--hours", help="When they may run: 20:00-06:00, 20:00-06:00 Asia/Shanghai, or any.")
+@may_be_elsewhere
 def change_command(
     *,
+    remote: "Client | None",
     job_ids: tuple[str, ...],
     label: str | None,
     tenant: str | None,
@@ -81,6 +101,11 @@ def change_command(
     change = Change(priority=priority, deadline=as_utc(deadline), hours=hours)
     if change == Change():
         raise click.UsageError("say what to change: --priority, --deadline or --hours")
+    if remote:
+        _check_named(job_ids, label)
+        wanted = {"priority": priority, "deadline": deadline and f"{deadline:%Y-%m-%dT%H:%M:%SZ}", "hours": hours}
+        elsewhere.change(remote, job_ids, label, {name: value for name, value in wanted.items() if value is not None})
+        return
     _change(job_ids, _target(job_ids, label, tenant), change, "changed")
 
 
@@ -91,8 +116,10 @@ def change_command(
 @click.option("--engine", help="Which recogniser reads what is done again.")
 @click.option("--dpi", type=click.FloatRange(36, 1200), help="What it is rendered at.")
 @password_options
+@may_be_elsewhere
 def retry_command(
     *,
+    remote: "Client | None",
     job_ids: tuple[str, ...],
     from_the_beginning: bool,
     chunk_ids: tuple[str, ...],
@@ -120,6 +147,11 @@ def retry_command(
     options: dict[str, object] = {"engine": engine, "dpi": dpi}
     asked = {name: value for name, value in options.items() if value is not None}
     password = given_password(password_file=password_file, ask_password=ask_password)
+    if remote:
+        elsewhere.refuse("chunk_ids")
+        wanted: dict[str, object] = {"all_pages": from_the_beginning, "options": asked}
+        elsewhere.retry(remote, job_ids, wanted | ({"password": password.reveal} if password else {}))
+        return
     with open_access() as access:
         if job_ids:
             again = Again(from_the_beginning=from_the_beginning, options=asked, password=password)
@@ -200,6 +232,12 @@ def _target(job_ids: tuple[str, ...], label: str | None, tenant: str | None) -> 
     if bool(job_ids) == bool(label or tenant):
         raise click.UsageError("name jobs, or a --label, or a --tenant")
     return Target(job_ids=tuple(parse_id(job_id) for job_id in job_ids), label=label, tenant=tenant or "default")
+
+
+def _check_named(job_ids: tuple[str, ...], label: str | None) -> None:
+    elsewhere.refuse("tenant")
+    if bool(job_ids) == bool(label):
+        raise click.UsageError("name jobs, or a --label")
 
 
 def _change(job_ids: tuple[str, ...], target: "Target", change: "Change", what: str) -> None:

@@ -8,10 +8,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from pipeline.commands import remote as elsewhere
 from pipeline.commands.options import TIME_FORMS, as_utc, collected, document_options
 from pipeline.commands.passwords import given_password, password_options
+from pipeline.commands.remote import may_be_elsewhere
 
 if TYPE_CHECKING:
+    from pipeline.client import Client
     from pipeline.ports.submissions import JobStatus
 
 _STATES = (
@@ -28,8 +31,10 @@ _STATES = (
 @click.option("--deadline", type=click.DateTime(TIME_FORMS), help="When they are to be done, UTC; they end then.")
 @password_options
 @document_options
+@may_be_elsewhere
 def submit_command(
     *,
+    remote: "Client | None",
     sources: tuple[str, ...],
     idempotency_key: str | None,
     priority: int,
@@ -52,6 +57,20 @@ def submit_command(
         raise click.UsageError(f"there is no file {', '.join(missing)}")
     asked = collected(**options)  # type: ignore[arg-type]
     password = given_password(password_file=password_file, ask_password=ask_password)
+    if remote:
+        elsewhere.refuse("tenant")
+        elsewhere.submit(
+            remote,
+            sources,
+            idempotency_key=idempotency_key,
+            password=password,
+            options=asked,
+            priority=priority,
+            label=label,
+            hours=hours,
+            deadline=as_utc(deadline),
+        )
+        return
     with open_access() as access:
         for source in sources:
             is_uri = "://" in source
@@ -77,8 +96,15 @@ def submit_command(
 @click.option("--label", help="Only those of this batch.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a job.")
-def jobs_command(state: str | None, tenant: str | None, label: str | None, limit: int, as_json: bool) -> None:
+@may_be_elsewhere
+def jobs_command(
+    *, remote: "Client | None", state: str | None, tenant: str | None, label: str | None, limit: int, as_json: bool
+) -> None:
     """List the newest jobs, newest first."""
+    if remote:
+        elsewhere.refuse("tenant")
+        elsewhere.jobs(remote, state=state, label=label, limit=limit, as_json=as_json)
+        return
     from pipeline.commands.access import open_access
     from pipeline.domain.states import JobState
     from pipeline.ports.submissions import JobFilter
@@ -97,8 +123,12 @@ def jobs_command(state: str | None, tenant: str | None, label: str | None, limit
 @click.command("show")
 @click.argument("job_id")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def show_command(job_id: str, as_json: bool) -> None:
+@may_be_elsewhere
+def show_command(*, remote: "Client | None", job_id: str, as_json: bool) -> None:
     """Show a job: state, what it waits for, pages by outcome, error, outputs and its trail."""
+    if remote:
+        elsewhere.show(remote, job_id, as_json=as_json)
+        return
     from pipeline.commands.access import open_access
 
     with open_access() as access:
@@ -122,8 +152,12 @@ def show_command(job_id: str, as_json: bool) -> None:
 @click.argument("job_id")
 @click.option("--format", "form", type=click.Choice(("json", "markdown", "text")), default="text", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="A file instead of standard output.")
-def result_command(job_id: str, form: str, out: Path | None) -> None:
+@may_be_elsewhere
+def result_command(*, remote: "Client | None", job_id: str, form: str, out: Path | None) -> None:
     """Print or save an output of a job."""
+    if remote:
+        elsewhere.result(remote, job_id, form, out)
+        return
     from pipeline.commands.access import open_access
 
     with open_access() as access:
