@@ -1,5 +1,6 @@
 """What goes in and comes out, as the OpenAPI document shows it."""
 
+import math
 import re
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
@@ -18,6 +19,7 @@ from pydantic import (
 )
 
 from pipeline.domain.document import PageClass
+from pipeline.domain.forecast import Forecast
 from pipeline.domain.options import MAX_DPI, MIN_DPI, LanePolicy, OutputFormat
 from pipeline.domain.password import MAX_CHARACTERS, Password
 from pipeline.domain.recognition import PageOutcome
@@ -183,10 +185,26 @@ class Job(BaseModel):
     finished_at: datetime | None
 
 
+class Queue(BaseModel):
+    """What goes before a job."""
+
+    jobs_ahead: int = Field(description="Of a higher priority; or of its own tenant, as high and older.")
+    pages_ahead: int = Field(description="Of these, and what its fair share leaves to other tenants meanwhile.")
+
+
+class TimeLeft(BaseModel):
+    """When a job will probably have ended, from how fast such work went lately: no promise."""
+
+    least_s: int
+    most_s: int
+
+
 class JobDetail(Job):
-    """A job, and what it waits for."""
+    """A job, what it waits for, and how long that may take."""
 
     waits_for: str | None
+    queue: Queue | None = Field(description="While its pages are known and not all read.")
+    time_left: TimeLeft | None = Field(description="Once enough of its lane's work was measured.")
 
 
 class JobList(BaseModel):
@@ -286,6 +304,18 @@ def job_fields(status: JobStatus) -> dict[str, Any]:
 def job(status: JobStatus) -> Job:
     """Return a job as callers see it."""
     return Job(**job_fields(status))
+
+
+def forecast_fields(forecast: Forecast | None) -> dict[str, Any]:
+    """Return what is foreseen in the shape of `JobDetail`."""
+    if forecast is None:
+        return {"queue": None, "time_left": None}
+    left = forecast.time_left
+    return {
+        "queue": Queue(jobs_ahead=forecast.ahead.jobs, pages_ahead=round(forecast.ahead.pages)),
+        "time_left": left
+        and TimeLeft(least_s=math.floor(left.least.total_seconds()), most_s=math.ceil(left.most.total_seconds())),
+    }
 
 
 def page(row: PageRow) -> Page:

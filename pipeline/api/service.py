@@ -10,6 +10,7 @@ from pipeline.adapters.api_keys import PostgresApiKeys
 from pipeline.adapters.control import PostgresControl
 from pipeline.adapters.database import acting, connect
 from pipeline.adapters.devices import PostgresDeviceBoard
+from pipeline.adapters.forecasts import PostgresForecasts
 from pipeline.adapters.job_views import PostgresJobViews
 from pipeline.adapters.multipart_uploads import S3MultipartUploads
 from pipeline.adapters.objects import Links, S3Objects
@@ -48,6 +49,7 @@ class Service:
         self.submissions = PostgresSubmissions(self.engine)
         self.views = PostgresJobViews(self.engine)
         self.reasons = PostgresReasons(self.engine)
+        self.forecasts = PostgresForecasts(self.engine)
         self.objects = S3Objects(settings.objects)
         self.uploads = S3MultipartUploads(settings.objects)
         self.open_uploads = PostgresUploads(self.engine)
@@ -89,8 +91,12 @@ class Service:
         return [told[job_id] if job_id in told and found[job_id].tenant == tenant else None for tenant, job_id in asked]
 
     def _detail(self, status: JobStatus) -> bytes:
-        waits_for = None if status.state.is_terminal else self.reasons.waits_for(status.job_id)
-        return schemas.JobDetail(**schemas.job_fields(status), waits_for=waits_for).model_dump_json().encode()
+        is_open = not status.state.is_terminal
+        waits_for = self.reasons.waits_for(status.job_id) if is_open else None
+        forecast = schemas.forecast_fields(self.forecasts.of(status.job_id) if is_open else None)
+        return (
+            schemas.JobDetail(**schemas.job_fields(status), waits_for=waits_for, **forecast).model_dump_json().encode()
+        )
 
     def close(self) -> None:
         """Give all connections back."""

@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 from pipeline.adapters.control import PostgresControl
 from pipeline.adapters.database import connect
 from pipeline.adapters.devices import PostgresDeviceBoard
+from pipeline.adapters.forecasts import PostgresForecasts
 from pipeline.adapters.objects import S3Objects
 from pipeline.adapters.reasons import PostgresReasons
 from pipeline.adapters.submissions import PostgresSubmissions
@@ -52,6 +53,7 @@ class Access:
         self.devices = PostgresDeviceBoard(self.engine)
         self.control = PostgresControl(self.engine)
         self.reasons = PostgresReasons(self.engine)
+        self.forecasts = PostgresForecasts(self.engine)
         self.objects = S3Objects(settings.objects)
 
     def upload(self, path: Path) -> str:

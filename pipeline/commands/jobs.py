@@ -2,7 +2,7 @@
 
 import json
 import sys
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from pipeline.commands.remote import may_be_elsewhere
 
 if TYPE_CHECKING:
     from pipeline.client import Client
+    from pipeline.domain.forecast import Forecast
     from pipeline.ports.submissions import JobStatus
 
 _STATES = (
@@ -134,7 +135,8 @@ def show_command(*, remote: "Client | None", job_id: str, as_json: bool) -> None
     with open_access() as access:
         status = access.job(job_id)
         events = access.submissions.events(status.job_id, limit=200)
-        described = _as_json(status) | {"waits_for": access.reasons.waits_for(status.job_id)}
+        waits_for = {"waits_for": access.reasons.waits_for(status.job_id)}
+        described = _as_json(status) | waits_for | _foreseen(access.forecasts.of(status.job_id))
     if as_json:
         trail = [
             {"at": event.at.isoformat(), "actor": event.actor, "kind": event.kind, "detail": event.detail}
@@ -194,6 +196,20 @@ def _as_json(status: "JobStatus") -> dict[str, Any]:
         "created_at": status.created_at.isoformat(),
         "finished_at": status.finished_at.isoformat() if status.finished_at else None,
     }
+
+
+def _foreseen(forecast: "Forecast | None") -> dict[str, Any]:
+    if forecast is None:
+        return {}
+    left = forecast.time_left
+    return {
+        "ahead": {"jobs": forecast.ahead.jobs, "pages": round(forecast.ahead.pages)},
+        "time_left": left and f"{_rounded(left.least)} to {_rounded(left.most)}",
+    }
+
+
+def _rounded(left: timedelta) -> timedelta:
+    return timedelta(seconds=round(left.total_seconds()))
 
 
 def _pairs(values: Any) -> str:

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from pipeline.adapters.forecasts import PostgresForecasts
 from pipeline.domain.document import Lane
 from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.retention import Kept
@@ -32,6 +33,7 @@ def everything(rows):
     rows.admissions.take_jobs(window(4))
     rows.admissions.take_express(Lane.CPU, window(1))
     rows.admissions.pace(Lane.CPU)
+    PostgresForecasts(rows.engine).of(job_id)
     first, second, *_ = [
         rows.chunks.claim(due.chunk_id, due.attempt, device_id=DEVICE)
         for due in rows.admissions.take_chunks(Lane.CPU, window(4))

@@ -18,6 +18,8 @@ def test_a_job_says_what_it_waits_for_and_how_far_it_is(api, museum, tenant):
     assert seen["state"] == "running"
     assert seen["pages"] == {"total": 3, "done": 2, "outcomes": {"recognised": 1, "failed": 1}}
     assert "lane cpu" in seen["waits_for"]
+    assert seen["queue"]["jobs_ahead"] == 0
+    assert seen["time_left"] is None
     pages = museum("GET", f"/v1/jobs/{job_id}/pages").json["pages"]
     assert [(page["number"], page["class"], page["outcome"]) for page in pages] == [
         (1, "scan", "recognised"),
