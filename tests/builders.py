@@ -90,6 +90,7 @@ def header(pages, **changes):
         "media_type": "application/pdf",
         "size_bytes": 4096,
         "page_count": len(pages),
+        "selected": None,
         "outcomes": outcomes,
         "flags": (Flag(name="repaired"),),
         "created_at": datetime(2026, 11, 30, 9, 0, tzinfo=UTC),

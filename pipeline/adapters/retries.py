@@ -8,6 +8,7 @@ from pipeline.adapters.conditions import NOW
 from pipeline.adapters.passwords import keep_password
 from pipeline.adapters.tables import Chunk, Job, Page
 from pipeline.domain.document import JobId
+from pipeline.domain.errors import ErrorCode, Rejected
 from pipeline.domain.options import parse_options
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.states import BEGINS_AGAIN, ChunkState, JobState
@@ -40,6 +41,8 @@ def begin_again(connection: Connection, job_id: JobId, again: Again) -> bool:
         _write(connection, job, JobState.SUBMITTED, options=job.options | dict(again.options), **_UNPLANNED)
         keep_password(connection, job_id, again.password)
         return True
+    if "pages" in again.options:
+        raise Rejected(ErrorCode.INVALID_OPTIONS, "other pages are another beginning: ask for all pages again")
     chunks = _reopened(connection, job, again)
     if chunks:
         _write(connection, job, JobState.RUNNING, chunks_remaining=len(chunks))

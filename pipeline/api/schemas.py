@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     AwareDatetime,
     BaseModel,
@@ -21,12 +22,15 @@ from pydantic import (
 from pipeline.domain.document import PageClass
 from pipeline.domain.forecast import Forecast
 from pipeline.domain.options import MAX_DPI, MIN_DPI, LanePolicy, OutputFormat
+from pipeline.domain.page_selection import MAX_CHARACTERS as MAX_CHARACTERS_OF_PAGES
+from pipeline.domain.page_selection import parse_pages
 from pipeline.domain.password import MAX_CHARACTERS, Password
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.states import JobState
 from pipeline.ports.job_views import BatchStatus, PageRow, Progress
 from pipeline.ports.submissions import JobStatus
 
+_PAGES = r"^[1-9][0-9]{0,8}(-([1-9][0-9]{0,8})?)?(,[1-9][0-9]{0,8}(-([1-9][0-9]{0,8})?)?)*$"
 _PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 _RFC_3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}")
 _HOURS = r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]( [A-Za-z0-9_+/-]{1,64})?$"
@@ -39,6 +43,11 @@ def _as_rfc_3339(value: object) -> object:
     if not isinstance(value, str | datetime):
         raise ValueError("a time is a string")  # noqa: TRY004 - pydantic reports no TypeError
     return value
+
+
+def _as_pages(value: str) -> str:
+    """Return which pages are meant, written as rows have it."""
+    return str(parse_pages(value))
 
 
 def _as_password(value: object) -> Password:
@@ -61,6 +70,9 @@ PasswordText = Annotated[
     PlainValidator(_as_password),
     WithJsonSchema({"type": "string", "format": "password", "minLength": 1, "maxLength": MAX_CHARACTERS}),
 ]
+PagesText = Annotated[
+    str, StringConstraints(max_length=MAX_CHARACTERS_OF_PAGES, pattern=_PAGES), AfterValidator(_as_pages)
+]
 Moment = Annotated[AwareDatetime, BeforeValidator(_as_rfc_3339)]
 Priority = Annotated[int, Field(strict=True, ge=-100, le=100)]
 Dpi = Annotated[float, Field(strict=True, ge=MIN_DPI, le=MAX_DPI, allow_inf_nan=False)]
@@ -77,6 +89,7 @@ class Options(_Given):
     engine: EngineName | None = None
     dpi: Dpi | None = Field(default=None, description="What scans are rendered at.")
     formats: Annotated[list[OutputFormat], Field(min_length=1)] | None = None
+    pages: PagesText | None = Field(default=None, description="Only these, counted from 1.", examples=["3-10,15", "3-"])
 
 
 class JobFields(_Given):

@@ -39,17 +39,28 @@ def document_options(command: Command) -> Command:
         click.option(
             "--format", "formats", type=click.Choice(_FORMATS), multiple=True, help="Repeatable; default all."
         ),
+        click.option("--pages", metavar="3-10,15", callback=_pages, help="Only these; 3- is all from there on."),
         click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first."),
     ):
         command = option(command)
     return command
 
 
+def _pages(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """Return the pages as rows have them. Raises: click.BadParameter."""
+    from pipeline.domain.page_selection import parse_pages
+
+    try:
+        return None if value is None else str(parse_pages(value))
+    except ValueError as problem:
+        raise click.BadParameter(str(problem)) from None
+
+
 def collected(
-    *, engine: str | None, lane: str | None, dpi: float | None, formats: tuple[str, ...]
+    *, engine: str | None, lane: str | None, dpi: float | None, formats: tuple[str, ...], pages: str | None
 ) -> dict[str, object]:
     """Return what was asked for as it stands on a job's row; what was not asked for is left to the settings."""
-    asked = {"engine": engine, "lane": lane, "dpi": dpi, "formats": list(formats) or None}
+    asked = {"engine": engine, "lane": lane, "dpi": dpi, "formats": list(formats) or None, "pages": pages}
     return {name: value for name, value in asked.items() if value is not None}
 
 

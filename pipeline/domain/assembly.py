@@ -7,9 +7,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count, islice
 from uuid import UUID
 
 from pipeline.domain.errors import ErrorCode, PipelineError
+from pipeline.domain.page_selection import PageSelection
 from pipeline.domain.recognition import EngineIdentity, Flag, PageOutcome, PageResult, Provenance
 from pipeline.domain.states import JobState
 
@@ -50,33 +52,48 @@ class DocumentHeader:
     media_type: str
     size_bytes: int
     page_count: int
+    """How many pages are in the output."""
+    selected: PageSelection | None
+    """Which pages of the source these are; None for all."""
     outcomes: Mapping[PageOutcome, int]
     """How many pages ended how; those that no page has may be missing."""
     flags: tuple[Flag, ...]
     created_at: datetime
     finished_at: datetime
 
+    @property
+    def numbers(self) -> Iterator[int]:
+        """Yield the numbers of its pages, as `numbers_of`."""
+        return numbers_of(self.page_count, self.selected)
+
+
+def numbers_of(page_count: int, selected: PageSelection | None) -> Iterator[int]:
+    """Yield the numbers of a document's pages, ascending: so many in all, and those that were asked for."""
+    return islice(count(1) if selected is None else selected.numbers(), page_count)
+
 
 ReadSegment = Callable[[str], Iterable[PageResult]]
 
 
-def bind(ledger: Iterable[LedgerPage], read_segment: ReadSegment, page_count: int) -> Iterator[PageResult]:
-    """Yield the pages 1 to `page_count` in order; only when it ends without an error is the document proven whole.
+def bind(ledger: Iterable[LedgerPage], read_segment: ReadSegment, numbers: Iterable[int]) -> Iterator[PageResult]:
+    """Yield the pages of these numbers in order; only when it ends without an error is the document proven whole.
 
-    Args: ledger gives the document's rows by page number, ascending; read_segment gives the pages of a segment by its
-        key, in any order, and is asked again for a segment whose pages do not stand together.
+    Args: numbers are all that there are to be, ascending; ledger gives the document's rows by page number, ascending;
+        read_segment gives the pages of a segment by its key, in any order, and is asked again for a segment whose pages
+        do not stand together.
     Raises: PipelineError (`ledger_broken`), for a page that is missing, there twice or without an outcome, and for a
         segment that lacks a page or contradicts the ledger.
     """
     segments = _Segments(read_segment)
-    expected = 1
+    expected = iter(numbers)
     for row in ledger:
-        if row.number != expected or row.number > page_count:
-            raise _broken(f"of {page_count} pages, number {expected} should follow, but the ledger has {row.number}")
+        due = next(expected, None)
+        if row.number != due:
+            should = "nothing" if due is None else f"number {due}"
+            raise _broken(f"{should} should follow, but the ledger has {row.number}")
         yield _failed_with_its_chunk(row) if row.segment_key is None else segments.take(row, row.segment_key)
-        expected += 1
-    if expected <= page_count:
-        raise _broken(f"the ledger ends before page {expected} of {page_count}")
+    if (due := next(expected, None)) is not None:
+        raise _broken(f"the ledger ends before page {due}")
 
 
 def judge(outcomes: Mapping[PageOutcome, int]) -> JobState:

@@ -5,7 +5,7 @@ The split step calls it once for each document; equal facts and settings give eq
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import accumulate, pairwise
 from typing import assert_never
@@ -32,25 +32,25 @@ def plan_chunks(
 ) -> tuple[PlannedChunk, ...]:
     """Return chunks that cover the pages once each, in order, near the target time and never above `max_pages`.
 
-    The number of chunks is rounded up to a multiple of the devices, so that they all work until the end, as long as a
-    chunk keeps at least `SMALLEST_CHUNK` of work. A chunk takes at most the target time and one page more.
+    A chunk has no gaps: pages that do not follow each other are in different ones. The number of chunks is rounded up
+    to a multiple of the devices, so that they all work until the end, as long as a chunk keeps at least
+    `SMALLEST_CHUNK` of work. A chunk takes at most the target time and one page more.
 
     Args: page_ms is the time to recognise an A4 page at 200 dpi on one device of the lane; devices counts those that
         are live on the lane, where 0 plans as for one.
-    Raises: ValueError, if the facts are not those of pages 1 to N in order, or a bound is below 1.
+    Raises: ValueError, if there are no facts, they do not ascend, or a bound is below 1.
     """
     _check_bounds(target=target, max_pages=max_pages, page_ms=page_ms)
-    if [page.number for page in facts] != list(range(1, len(facts) + 1)) or not facts:
-        raise ValueError("a plan needs the facts of pages 1 to N in order, N at least 1")
-    costs_ms = [page_cost_ms(page, page_ms=page_ms) for page in facts]
-    count = _chunk_count(sum(costs_ms), target=target, devices=max(1, devices))
+    if not facts or any(page.number >= following.number for page, following in pairwise(facts)):
+        raise ValueError("a plan needs the facts of at least one page, ascending")
+    costs_ms = {page.number: page_cost_ms(page, page_ms=page_ms) for page in facts}
     ranges = [
         part
-        for first, end in pairwise(_cuts(costs_ms, count))
-        for part in _equal_parts(first, end, max_pages=max_pages)
+        for run in _runs([page.number for page in facts])
+        for part in _ranges(run, costs_ms, target=target, max_pages=max_pages, devices=max(1, devices))
     ]
     return tuple(
-        PlannedChunk(ordinal=ordinal, pages=pages, lane=lane, cost_ms=sum(costs_ms[pages.first - 1 : pages.last]))
+        PlannedChunk(ordinal=ordinal, pages=pages, lane=lane, cost_ms=sum(costs_ms[number] for number in pages))
         for ordinal, pages in enumerate(ranges)
     )
 
@@ -96,6 +96,26 @@ def page_cost_ms(page: PageFacts, *, page_ms: int) -> int:
 def _check_bounds(*, target: timedelta, max_pages: int, page_ms: int) -> None:
     if target < timedelta(milliseconds=1) or max_pages < 1 or page_ms < 1:
         raise ValueError(f"no chunks within target {target}, max_pages {max_pages}, page_ms {page_ms}")
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[PageRange]:
+    """Yield the longest ranges without gaps."""
+    first = numbers[0]
+    for number, following in pairwise(numbers):
+        if following != number + 1:
+            yield PageRange(first=first, last=number)
+            first = following
+    yield PageRange(first=first, last=numbers[-1])
+
+
+def _ranges(
+    run: PageRange, costs_ms: Mapping[int, int], *, target: timedelta, max_pages: int, devices: int
+) -> Iterator[PageRange]:
+    costs = [costs_ms[number] for number in run]
+    count = _chunk_count(sum(costs), target=target, devices=devices)
+    for before, until in pairwise(_cuts(costs, count)):
+        for part in _equal_parts(before, until, max_pages=max_pages):
+            yield PageRange(first=run.first - 1 + part.first, last=run.first - 1 + part.last)
 
 
 def _chunk_count(total_ms: int, *, target: timedelta, devices: int) -> int:

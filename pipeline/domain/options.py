@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from pipeline.domain.errors import ErrorCode, Rejected
+from pipeline.domain.page_selection import PageSelection, parse_pages
 
 
 class LanePolicy(StrEnum):
@@ -45,6 +46,8 @@ class JobOptions:
     """What scans are rendered at, 36 to 1200."""
     formats: tuple[OutputFormat, ...] = tuple(OutputFormat)
     """Each once, in the order of `OutputFormat`."""
+    pages: PageSelection | None = None
+    """All, where nothing is said."""
 
 
 def parse_options(options: object) -> JobOptions:
@@ -76,6 +79,7 @@ def options_to_json(options: JobOptions) -> dict[str, Any]:
         "engine": options.engine,
         "dpi": options.dpi,
         "formats": [name.value for name in options.formats],
+        "pages": None if options.pages is None else str(options.pages),
     }
 
 
@@ -112,7 +116,21 @@ def _parse_formats(value: object) -> tuple[OutputFormat, ...]:
     return tuple(name for name in OutputFormat if name in value)
 
 
-_PARSERS = {"lane": _parse_lane, "engine": _parse_engine, "dpi": _parse_dpi, "formats": _parse_formats}
+def _parse_pages(value: object) -> PageSelection | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f"must be a text such as 3-10,15, not {_show(value)}")  # noqa: TRY004 - reported as a problem
+    return parse_pages(value)
+
+
+_PARSERS = {
+    "lane": _parse_lane,
+    "engine": _parse_engine,
+    "dpi": _parse_dpi,
+    "formats": _parse_formats,
+    "pages": _parse_pages,
+}
 
 
 def _show(value: object) -> str:

@@ -51,6 +51,7 @@ class Export:
             media_type=job.media_type,
             size_bytes=job.size_bytes,
             page_count=job.page_count,
+            selected=parse_options(job.options).pages,
             outcomes=self.ledger.outcomes(job.claim.job_id),
             flags=job.flags,
             created_at=job.created_at,

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from pipeline.domain import keys
-from pipeline.domain.assembly import bind
+from pipeline.domain.assembly import bind, numbers_of
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
+from pipeline.domain.options import parse_options
 from pipeline.domain.recognition import PageResult
 from pipeline.domain.running_titles import with_running_titles
 from pipeline.domain.serialisation import decode_segment, encode_page
@@ -27,12 +28,13 @@ class Merge:
     renew_every: timedelta
 
     def __call__(self, job: ClaimedJob) -> None:
-        """Bind the job's pages. Raises: PipelineError (`ledger_broken`), if the pages are not exactly 1 to N."""
+        """Bind the job's pages. Raises: PipelineError (`ledger_broken`), if they are not exactly those that are due."""
         if job.page_count is None:
             raise PipelineError(
                 ErrorCode.LEDGER_BROKEN, f"job {job.claim.job_id} is to be merged and has no page count"
             )
-        bound = bind(self.ledger.pages(job.claim.job_id), self._read_segment, job.page_count)
+        numbers = numbers_of(job.page_count, parse_options(job.options).pages)
+        bound = bind(self.ledger.pages(job.claim.job_id), self._read_segment, numbers)
         pages = with_running_titles(bound)
         key = keys.bound_pages(job.claim.job_id, job.claim.attempt)
         content = (encode_page(page) for page in renewing(pages, self.jobs, job.claim, self.renew_every))

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,12 +11,13 @@ from pipeline.domain import keys
 from pipeline.domain.chunk_memory import ChunkTime, chunk_pages
 from pipeline.domain.chunking import choose_lane, pages_to_recognise, plan_chunks
 from pipeline.domain.document import Lane, PageFacts
-from pipeline.domain.errors import ErrorCode, PipelineError
+from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
 from pipeline.domain.memory import DoesNotFit
 from pipeline.domain.options import JobOptions, LanePolicy, parse_options
+from pipeline.domain.page_selection import PageSelection
 from pipeline.domain.pixel_memory import BatchModel
 from pipeline.ports.devices import DeviceInfo
-from pipeline.ports.documents import DocumentInspector
+from pipeline.ports.documents import DocumentInspector, Inspection
 from pipeline.ports.jobs import ClaimedJob, JobSteps, QueueBounds
 from pipeline.ports.objects import ObjectStore
 from pipeline.steps.job_step import renewing
@@ -53,7 +54,7 @@ class Split:
         options = parse_options(job.options)
         with self._local_copy(job) as path:
             self.jobs.renew(job.claim)
-            inspection = self.inspector.inspect(path, job.password)
+            inspection = _selected(self.inspector.inspect(path, job.password), options.pages)
         devices = self.live_devices()
         lane = choose_lane(
             options.lane, inspection.facts, has_accelerator=any(device.kind != "cpu" for device in devices)
@@ -102,6 +103,18 @@ class Split:
                 for piece in renewing(pieces, self.jobs, job.claim, self.renew_every):
                     file.write(piece)
             yield path
+
+
+def _selected(inspection: Inspection, pages: PageSelection | None) -> Inspection:
+    """Return what a document is to those who asked for a part of it. Raises: Rejected (`invalid_options`)."""
+    if pages is None:
+        return inspection
+    try:
+        numbers = set(pages.within(inspection.page_count))
+    except ValueError as problem:
+        raise Rejected(ErrorCode.INVALID_OPTIONS, f"pages {problem}") from problem
+    facts = tuple(page for page in inspection.facts if page.number in numbers)
+    return replace(inspection, page_count=len(facts), facts=facts)
 
 
 def _serving(devices: Sequence[DeviceInfo], lane: Lane) -> int:

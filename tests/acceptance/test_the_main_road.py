@@ -75,6 +75,22 @@ def test_only_the_formats_asked_for_are_written(system, tmp_path):
     assert list(system.finished(job_id).result_keys) == ["text"]
 
 
+def test_only_the_pages_asked_for_are_read(system, tmp_path):
+    system.start()
+    job_id = system.submit(scan(tmp_path, 12), options={"pages": "11-,2-4"})
+    status = system.finished(job_id)
+    assert (status.state, status.page_count) == (JobState.SUCCEEDED, 5)
+    document = system.document(job_id)
+    Draft202012Validator(document_schema()).validate(document)
+    assert (document["page_count"], document["source"]["pages"]) == (5, "2-4,11-")
+    wanted = [2, 3, 4, 11, 12]
+    assert [(page["number"], page["text"]) for page in document["pages"]] == [(n, f"page {n}") for n in wanted]
+    assert [page.number for page in system.rows.ledger.pages(job_id)] == wanted
+    lacking = system.finished(system.submit(scan(tmp_path, 3), options={"pages": "2-4"}))
+    assert (lacking.state, lacking.error_code) == (JobState.REJECTED, "invalid_options")
+    assert lacking.error_detail == "pages names page 4, but the document has 3"
+
+
 def test_a_row_inserted_from_outside_is_processed_like_any_other(system, tmp_path):
     system.start()
     system.objects.put("box 17/0001.pdf", scan(tmp_path, 2).read_bytes(), media_type="application/pdf")

@@ -98,13 +98,14 @@ class TestJson:
         document = json.loads(written(write_json, five_pages()))
         del document["pages"]
         assert document == {
-            "schema_version": "1.1",
+            "schema_version": "1.2",
             "job_id": "01900000-0000-7000-8000-000000000001",
             "source": {
                 "name": "box 17.pdf",
                 "sha256": "0" * 64,
                 "media_type": "application/pdf",
                 "size_bytes": 4096,
+                "pages": None,
             },
             "page_count": 5,
             "outcomes": {"text_layer": 1, "recognised": 2, "blank": 1, "failed": 1},

@@ -18,12 +18,12 @@ def form(*fields, file=("0001.pdf", PDF)):
 
 
 def test_a_raw_body_becomes_a_job_whose_bytes_lie_in_the_store(api, museum, tenant):
-    answer = museum("POST", "/v1/jobs?name=box%2017.pdf&label=box-17&priority=5&dpi=300&format=text", body=PDF)
+    answer = museum("POST", "/v1/jobs?name=box%2017.pdf&label=box-17&priority=5&dpi=300&format=text&pages=7,1-3", body=PDF)
     assert answer.status == 201, answer.body
     job = answer.json
     assert answer.headers["Location"] == f"/v1/jobs/{job['id']}"
     assert (job["state"], job["name"], job["label"], job["priority"]) == ("submitted", "box 17.pdf", "box-17", 5)
-    assert job["options"] == {"dpi": 300.0, "formats": ["text"]}
+    assert job["options"] == {"dpi": 300.0, "formats": ["text"], "pages": "1-3,7"}
     assert job["pages"] == {"total": None, "done": 0, "outcomes": {}}
     assert api.stored(job["id"]) == PDF
     assert api.rows.sql("SELECT tenant FROM job WHERE id = :id", id=job["id"])[0].tenant == tenant
@@ -102,7 +102,7 @@ def test_an_upload_that_is_cut_leaves_nothing_in_the_store(api, museum, tenant):
 @pytest.mark.parametrize(
     "query",
     ["priority=101", "priority=x", "dpi=5", "format=pdf", "lane=tpu", "name=", "surprise=1", "priority=1&priority=2",
-     "hours=late", "label=a%00b", "deadline=tomorrow", "options={}", "name=%01"],
+     "pages=3-2", "pages=all", "hours=late", "label=a%00b", "deadline=tomorrow", "options={}", "name=%01"],
 )  # fmt: skip
 def test_wrong_fields_are_named(museum, query):
     answer = museum("POST", f"/v1/jobs?{query}", body=PDF)

@@ -33,7 +33,7 @@ class Store:
 
 def bound(store, ledger=None, page_count=None):
     ledger = store.ledger() if ledger is None else ledger
-    return list(bind(ledger, store.read, len(ledger) if page_count is None else page_count))
+    return list(bind(ledger, store.read, range(1, (len(ledger) if page_count is None else page_count) + 1)))
 
 
 def three_pages():
@@ -90,7 +90,7 @@ def test_a_document_of_5000_pages_never_stands_in_memory():
         return (page(number, block("text")) for number in range(first, first + 4))
 
     ledger = (row(page(number), str((number - 1) // 4)) for number in range(1, 5_001))
-    for count, result in enumerate(bind(ledger, read, 5_000), start=1):
+    for count, result in enumerate(bind(ledger, read, range(1, 5_001)), start=1):
         assert result.number == count
         held -= 1
     assert count == 5_000
@@ -112,7 +112,7 @@ def test_a_segment_is_read_again_rather_than_kept():
 
 def test_pages_are_given_out_before_later_segments_are_read():
     store = three_pages()
-    first = next(bind(store.ledger(), store.read, 3))
+    first = next(bind(store.ledger(), store.read, range(1, 4)))
     assert first.number == 1
     assert store.reads == {"a": 1}
 
@@ -120,6 +120,14 @@ def test_pages_are_given_out_before_later_segments_are_read():
 def test_a_gap_is_refused():
     store = three_pages()
     assert "number 2 should follow" in refusal(store, [store.ledger()[0], store.ledger()[2]])
+
+
+def test_a_part_of_a_document_is_bound_by_its_own_numbers():
+    store = Store({"a": [page(2), page(3)], "b": [page(15)]})
+    assert [result.number for result in bind(store.ledger(), store.read, [2, 3, 15])] == [2, 3, 15]
+    for numbers in ([2, 3], [2, 3, 14], [2, 3, 15, 16], [1, 2, 3, 15]):
+        with pytest.raises(PipelineError):
+            list(bind(store.ledger(), store.read, numbers))
 
 
 def test_an_early_end_is_refused():
@@ -133,7 +141,7 @@ def test_an_empty_ledger_is_refused():
 
 def test_a_page_too_many_is_refused():
     store = three_pages()
-    assert "of 2 pages" in refusal(store, store.ledger(), page_count=2)
+    assert "nothing should follow" in refusal(store, store.ledger(), page_count=2)
 
 
 def test_a_duplicate_row_is_refused():

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.domain.errors import ErrorCode, Rejected
 from pipeline.domain.options import JobOptions, LanePolicy, OutputFormat, options_to_json, parse_options
+from pipeline.domain.page_selection import parse_pages
 from tests.builders import STEADY
 
 
@@ -22,6 +23,7 @@ def test_a_row_without_options_gets_the_defaults():
         engine=None,
         dpi=None,
         formats=(OutputFormat.JSON, OutputFormat.MARKDOWN, OutputFormat.TEXT),
+        pages=None,
     )
 
 
@@ -54,6 +56,10 @@ def test_every_problem_is_named_at_once():
         {"formats": "json"},
         {"formats": [["json"]]},
         {"formats": None},
+        {"pages": ""},
+        {"pages": 3},
+        {"pages": "3-2"},
+        {"pages": "0"},
         {"": 1},
     ],
 )
@@ -80,6 +86,7 @@ def test_a_long_wrong_value_is_not_repeated_in_full():
         formats=st.sets(st.sampled_from(OutputFormat), min_size=1).map(
             lambda chosen: tuple(name for name in OutputFormat if name in chosen)
         ),
+        pages=st.none() | st.sampled_from(["3", "3-", "1-2,7", "2,20-"]).map(parse_pages),
     )
 )
 def test_options_written_to_a_row_are_read_back_unchanged(options):

@@ -11,7 +11,7 @@ from pipeline.domain.assembly import DocumentHeader
 from pipeline.domain.recognition import PageOutcome, PageResult
 from pipeline.domain.serialisation import encode_page, flag_to_json, printable
 
-SCHEMA_VERSION = "1.1"
+SCHEMA_VERSION = "1.2"
 
 
 def write_json(header: DocumentHeader, pages: Iterable[PageResult]) -> Iterator[bytes]:
@@ -21,8 +21,8 @@ def write_json(header: DocumentHeader, pages: Iterable[PageResult]) -> Iterator[
     """
     opening = json.dumps(_header_json(header), ensure_ascii=False, allow_nan=False, indent=1)
     yield opening.removesuffix("\n}").encode() + b',\n "pages": [\n'
-    for page in checked(header, pages):
-        separator = b"" if page.number == 1 else b",\n"
+    for position, page in enumerate(checked(header, pages)):
+        separator = b",\n" if position else b""
         yield separator + encode_page(page).rstrip(b"\n")
     yield b"\n]}\n"
 
@@ -36,6 +36,7 @@ def _header_json(header: DocumentHeader) -> dict[str, Any]:
             "sha256": header.sha256,
             "media_type": header.media_type,
             "size_bytes": header.size_bytes,
+            "pages": None if header.selected is None else str(header.selected),
         },
         "page_count": header.page_count,
         "outcomes": {outcome.value: header.outcomes.get(outcome, 0) for outcome in PageOutcome},

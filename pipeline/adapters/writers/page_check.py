@@ -9,14 +9,16 @@ from pipeline.domain.recognition import PageOutcome, PageResult
 
 
 def checked(header: DocumentHeader, pages: Iterable[PageResult]) -> Iterator[PageResult]:
-    """Yield the pages as they come, proving that they are 1 to N in order with the outcomes of the header.
+    """Yield the pages as they come, proving that they are those of the header, in order, with its outcomes.
 
     Raises: PipelineError (`ledger_broken`), at the first page out of its place, or after the last if one is missing.
     """
     outcomes: Counter[PageOutcome] = Counter()
-    for expected, page in enumerate(pages, start=1):
-        if page.number != expected or expected > header.page_count:
-            raise _broken(header, f"page {expected} of {header.page_count} should follow, but {page.number} came")
+    numbers = header.numbers
+    for page in pages:
+        expected = next(numbers, None)
+        if page.number != expected:
+            raise _broken(header, f"page {expected} should follow, but {page.number} came")
         outcomes[page.outcome] += 1
         yield page
     # Counters compare as equal whether a count is 0 or missing.
