@@ -331,6 +331,14 @@ def test_options_that_a_job_can_not_have_are_refused_and_it_stays_as_it_was(rows
     assert rows.state("chunk", rows.sql("SELECT id FROM chunk")[0].id) == ChunkState.DEAD
 
 
+def test_other_pages_are_asked_for_from_the_beginning_only(rows):
+    job_id = ended(rows, 2, 1, dead=(1,))
+    with pytest.raises(Rejected, match="ask for all pages again"):
+        rows.retry([job_id], options={"pages": "1"})
+    assert rows.retry([job_id], options={"pages": "1"}, from_the_beginning=True) == [job_id]
+    assert rows.submissions.find([job_id])[0].options == {"pages": "1"}
+
+
 def test_lanes_stay_as_they_were_planned(rows):
     job_id, chunks = rows.claimed(1, lane=Lane.GPU)
     rows.chunks.fail(chunks[0].claim, DIED, GiveUp(code=DIED.code), Measured(), None)
