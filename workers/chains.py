@@ -15,6 +15,12 @@ from pipeline.ports.dispatch import DueChunk, DueJob
 # Redis's transport keeps one list for each of its steps 0, 3, 6 and 9, and takes 0 first.
 _FIRST = 0
 _IN_TURN = 6
+MESSAGE_VERSION = 1
+"""Of what tasks are given. Who finds a later one leaves the message alone; its row is sent again to those who know it.
+
+Raise it when arguments change their meaning, and let workers know both for a release.
+"""
+VERSION_HEADER = "muniment-version"
 UNREACHABLE = (kombu.exceptions.OperationalError, redis.exceptions.RedisError, OSError)
 
 
@@ -72,6 +78,7 @@ class CeleryChains:
             app=self._app,
             task_id=task_id(job_id, step, attempt, chunk_id),
             queue=queue,
+            headers={VERSION_HEADER: MESSAGE_VERSION},
         )
 
     def _send(self, signatures: list[Signature], *, root: JobId, parent: JobId | None) -> None:

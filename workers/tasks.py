@@ -12,8 +12,24 @@ from pipeline.domain.document import ChunkId, JobId
 from pipeline.domain.states import Step
 from pipeline.steps.job_step import Next
 from workers import child
+from workers.chains import MESSAGE_VERSION, VERSION_HEADER
 
 log = structlog.get_logger()
+
+
+class KnownTask(Task):  # type: ignore[misc] # Celery has no types
+    """A task that takes only messages which it understands; a message is a hint, and its row is there for others."""
+
+    abstract = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it, unless the message was written by a later version."""
+        version = (self.request.headers or {}).get(VERSION_HEADER, MESSAGE_VERSION)
+        if version > MESSAGE_VERSION:
+            log.warning("message_of_later_version", task=self.name, version=version, known=MESSAGE_VERSION)
+            self.request.chain = None
+            return None
+        return super().__call__(*args, **kwargs)
 
 
 def _run_job_step(task: Task, step: Step, job_id: str, attempt: int) -> None:
@@ -24,44 +40,44 @@ def _run_job_step(task: Task, step: Step, job_id: str, attempt: int) -> None:
         task.request.chain = None
 
 
-@shared_task(name="muniment.ingest", bind=True)
+@shared_task(name="muniment.ingest", bind=True, base=KnownTask)
 def ingest(self: Task, job_id: str, attempt: int) -> None:
     """Fetch, check and store a document."""
     _run_job_step(self, Step.INGEST, job_id, attempt)
 
 
-@shared_task(name="muniment.split", bind=True)
+@shared_task(name="muniment.split", bind=True, base=KnownTask)
 def split(self: Task, job_id: str, attempt: int) -> None:
     """Classify a document's pages and plan its chunks."""
     _run_job_step(self, Step.SPLIT, job_id, attempt)
 
 
-@shared_task(name="muniment.render", bind=True)
+@shared_task(name="muniment.render", bind=True, base=KnownTask)
 def render(self: Task, chunk_id: str, attempt: int) -> None:
     """Render a chunk's pages ahead of their recognition."""
     if child.render()(ChunkId(UUID(chunk_id)), attempt) is Next.STOP:
         self.request.chain = None
 
 
-@shared_task(name="muniment.recognise")
+@shared_task(name="muniment.recognise", base=KnownTask)
 def recognise(chunk_id: str, attempt: int) -> None:
     """Recognise a chunk on this process's device."""
     child.recognise()(ChunkId(UUID(chunk_id)), attempt)
 
 
-@shared_task(name="muniment.merge", bind=True)
+@shared_task(name="muniment.merge", bind=True, base=KnownTask)
 def merge(self: Task, job_id: str, attempt: int) -> None:
     """Bind a document's pages."""
     _run_job_step(self, Step.MERGE, job_id, attempt)
 
 
-@shared_task(name="muniment.export", bind=True)
+@shared_task(name="muniment.export", bind=True, base=KnownTask)
 def export(self: Task, job_id: str, attempt: int) -> None:
     """Write a document's outputs."""
     _run_job_step(self, Step.EXPORT, job_id, attempt)
 
 
-@shared_task(name="muniment.deliver", bind=True)
+@shared_task(name="muniment.deliver", bind=True, base=KnownTask)
 def deliver(self: Task, job_id: str, attempt: int) -> None:
     """End a job as its pages ended."""
     _run_job_step(self, Step.DELIVER, job_id, attempt)

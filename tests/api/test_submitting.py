@@ -18,7 +18,9 @@ def form(*fields, file=("0001.pdf", PDF)):
 
 
 def test_a_raw_body_becomes_a_job_whose_bytes_lie_in_the_store(api, museum, tenant):
-    answer = museum("POST", "/v1/jobs?name=box%2017.pdf&label=box-17&priority=5&dpi=300&format=text&pages=7,1-3", body=PDF)
+    answer = museum(
+        "POST", "/v1/jobs?name=box%2017.pdf&label=box-17&priority=5&dpi=300&format=text&pages=7,1-3", body=PDF
+    )
     assert answer.status == 201, answer.body
     job = answer.json
     assert answer.headers["Location"] == f"/v1/jobs/{job['id']}"

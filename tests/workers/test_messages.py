@@ -59,6 +59,7 @@ def test_the_three_last_steps_are_one_chain(settings):
     [raw] = messages(settings, "io")
     _, _, embedded = json.loads(base64.b64decode(json.loads(raw)["body"]))
     assert [part["args"] for part in reversed(embedded["chain"])] == [[str(JOB), 4], [str(JOB), 5]]
+    assert [part["options"]["headers"] for part in embedded["chain"]] == [{"muniment-version": 1}] * 2
     assert json.loads(raw)["headers"]["root_id"] == str(JOB)
     assert json.loads(raw)["headers"]["parent_id"] == str(JOB)
 
@@ -95,6 +96,7 @@ def test_no_message_is_delayed_expires_is_retried_or_is_large(settings):
         headers = json.loads(raw)["headers"]
         assert (headers["eta"], headers["expires"], headers["retries"]) == (None, None, 0)
         assert headers["timelimit"] == [None, None]
+        assert headers["muniment-version"] == 1
         assert len(raw) < MOST_BYTES
 
 
