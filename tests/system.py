@@ -170,9 +170,12 @@ class System:
 
         return eventually(ended, within=within)
 
+    def output(self, job_id, form):
+        with self.objects.get(self.status(job_id).result_keys[form]) as pieces:
+            return b"".join(pieces).decode()
+
     def document(self, job_id):
-        with self.objects.get(self.status(job_id).result_keys["json"]) as pieces:
-            return json.loads(b"".join(pieces))
+        return json.loads(self.output(job_id, "json"))
 
     def pages_done(self, job_id, at_least, *, within=120):
         eventually(lambda: self.status(job_id).pages_done >= at_least, within=within)

@@ -86,6 +86,8 @@ def test_only_the_pages_asked_for_are_read(system, tmp_path):
     wanted = [2, 3, 4, 11, 12]
     assert [(page["number"], page["text"]) for page in document["pages"]] == [(n, f"page {n}") for n in wanted]
     assert [page.number for page in system.rows.ledger.pages(job_id)] == wanted
+    assert system.output(job_id, "text") == "\f".join(f"page {number}\n" for number in wanted)
+    assert system.output(job_id, "markdown").startswith("<!-- page 2 -->\n")
     lacking = system.finished(system.submit(scan(tmp_path, 3), options={"pages": "2-4"}))
     assert (lacking.state, lacking.error_code) == (JobState.REJECTED, "invalid_options")
     assert lacking.error_detail == "pages names page 4, but the document has 3"

@@ -25,9 +25,9 @@ def write_markdown(header: DocumentHeader, pages: Iterable[PageResult]) -> Itera
 
     Raises: PipelineError (`ledger_broken`), if the pages are not those of the header; what was yielded is void then.
     """
-    for page in checked(header, pages):
+    for position, page in enumerate(checked(header, pages)):
         parts = [_page_mark(page), *_page_parts(normalised(page))]
-        separator = "" if page.number == 1 else "\n"
+        separator = "\n" if position else ""
         yield (separator + "\n\n".join(parts) + "\n").encode()
 
 

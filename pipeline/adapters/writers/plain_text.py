@@ -19,8 +19,8 @@ def write_text(header: DocumentHeader, pages: Iterable[PageResult]) -> Iterator[
 
     Raises: PipelineError (`ledger_broken`), if the pages are not those of the header; what was yielded is void then.
     """
-    for page in checked(header, pages):
-        mark = "" if page.number == 1 else PAGE_MARK
+    for position, page in enumerate(checked(header, pages)):
+        mark = PAGE_MARK if position else ""
         text = "\n\n".join(map(_text, normalised(page).blocks))
         yield f"{mark}{text}\n".encode() if text else mark.encode()
 
