@@ -63,6 +63,18 @@ def _simulated_memory(_options: EngineOptions) -> BatchModel | None:
     return Simulation.from_environment().memory()
 
 
+def _openai_server_problem(options: EngineOptions) -> str | None:
+    if not options.get("url"):
+        return "no server: set its option `url` (devices.engine_options), such as http://gpu-1:8000/v1"
+    return None
+
+
+def _openai_server(options: EngineOptions) -> Recogniser:
+    from pipeline.engines.openai_server import OpenAiServerEngine, ServerOptions
+
+    return OpenAiServerEngine(ServerOptions.model_validate(options))
+
+
 RAPIDOCR = EnginePlugin(
     name="rapidocr",
     reads=Reads.PAGE,
@@ -81,4 +93,13 @@ SIMULATED = EnginePlugin(
     missing=lambda _options: None,
     create=_simulated,
     memory=_simulated_memory,
+)
+OPENAI_SERVER = EnginePlugin(
+    name="openai-server",
+    reads=Reads.BATCH,
+    runs_on=("cpu",),
+    needs="a server with an API like OpenAI's, such as vLLM or SGLang (option url)",
+    revision="the model's name",
+    missing=_openai_server_problem,
+    create=_openai_server,
 )

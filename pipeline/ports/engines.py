@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from pipeline.domain.batches import BatchBound
 from pipeline.domain.pixel_memory import BatchModel
-from pipeline.domain.recognition import EngineIdentity, Flag, Line
+from pipeline.domain.recognition import Block, EngineIdentity, Flag, Line
 from pipeline.ports.documents import PageImage
 
 
@@ -26,6 +26,8 @@ class ReadPage:
     number: int
     lines: tuple[Line, ...]
     """Each polygon begins with the edge along the top of its letters, so that it says which way they run."""
+    blocks: tuple[Block, ...] = ()
+    """Instead of lines, from engines that know themselves what belongs together and in which order it is read."""
     flags: tuple[Flag, ...] = ()
     angle_deg: float = 0.0
     """How far clockwise the page had to be turned to be read; polygons lie on the page as given all the same."""

@@ -66,15 +66,17 @@ class PageReader:
 
         Args: shown is what it was shown, if that was not the page itself but smaller.
         """
-        image, lines, flags = page.image, list(found.lines), found.flags
+        image, flags = page.image, found.flags
         if shown is not None and shown is not image:
             across, down = image.width_px / shown.width_px, image.height_px / shown.height_px
-            lines = [_enlarged(line, across, down) for line in lines]
+            found = _enlarged(found, across, down)
             flags = (*flags, Flag(name="read_smaller", score=1 / (across * down)))
-        if page.layer:
+        lines = list(found.lines)
+        if page.layer and not found.blocks:
             own = [line for block in page.layer.blocks for line in block.lines]
             lines = own + [line for line in lines if not _lies_on(line, own)]
-        blocks = order(lines, image.width_px, image.height_px)
+        # An engine that writes down the whole page has its text layer among what it saw.
+        blocks = found.blocks or order(lines, image.width_px, image.height_px)
         return self._result(
             image,
             PageOutcome.RECOGNISED,
@@ -189,9 +191,17 @@ def grouped(
         yield group
 
 
-def _enlarged(line: Line, across: float, down: float) -> Line:
-    """Return a line of a smaller picture where it lies on the page."""
-    return replace(line, polygon=tuple((x * across, y * down) for x, y in line.polygon))
+def _enlarged(found: ReadPage, across: float, down: float) -> ReadPage:
+    """Return what was found on a smaller picture where it lies on the page."""
+
+    def on_page(line: Line) -> Line:
+        return replace(line, polygon=tuple((x * across, y * down) for x, y in line.polygon))
+
+    return replace(
+        found,
+        lines=tuple(map(on_page, found.lines)),
+        blocks=tuple(replace(block, lines=tuple(map(on_page, block.lines))) for block in found.blocks),
+    )
 
 
 def _lies_on(line: Line, others: Sequence[Line]) -> bool:

@@ -319,6 +319,23 @@ class TestOutOfMemory:
             assert result.blocks[0].lines[0].polygon[0] == pytest.approx((50 * 2**0.5, 100 * 2**0.5), rel=1e-2)
             assert (result.width_px, result.height_px) == (1600, 2000)
 
+    def test_blocks_that_an_engine_knows_itself_stay_as_they_are_and_lie_where_they_should(self):
+        class WholePages(Batcher):
+            def outcome(self, number, starved):
+                heading = Block(kind=BlockKind.HEADING, lines=(line("its own", 100, left=50),), level=3)
+                return replace(super().outcome(number, starved), lines=(), blocks=(heading,))
+
+            def read(self, pages):
+                self.memory = 1 if pages[0].pixels.size / 3 < 2_000_000 else 0
+                return super().read(pages)
+
+        document = Document(size=(2000, 1600), layers={1: [line("of the file", 100)]})
+        made = Reader(document, WholePages(batch=BatchBound(pages=1, pixels=10_000_000)))
+        [result] = made.chunk.read([task(1, PageClass.MIXED)])
+        [block] = result.blocks
+        assert (block.kind, block.level, block.text) == (BlockKind.HEADING, 3, "its own")
+        assert block.lines[0].polygon[0] == pytest.approx((50 * 2**0.5, 100 * 2**0.5), rel=1e-2)
+
     def test_the_batch_is_halved_until_it_fits_and_stays_so(self):
         engine = Batcher(memory=1)
         made = Reader(Document(), engine)

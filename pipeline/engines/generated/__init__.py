@@ -1,0 +1,1 @@
+"""What models that generate a whole page's text say, and what that means for the page model."""
