@@ -9,12 +9,14 @@ import os
 import tempfile
 from collections.abc import Iterable
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import pydantic_settings
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -27,6 +29,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from pipeline.domain.retention import Ages
+from pipeline.domain.web import WebRules
 from pipeline.embedded.state import read_state
 from pipeline.ports.documents import DocumentLimits
 
@@ -103,6 +106,10 @@ class ObjectSettings(_Section):
     secure: bool = False
 
 
+Port = Annotated[int, Field(ge=1, le=65535)]
+Network = Annotated[str, AfterValidator(lambda block: str(ip_network(block)))]
+
+
 class SourceSettings(_Section):
     """Where a job's `source_uri` may point."""
 
@@ -110,6 +117,29 @@ class SourceSettings(_Section):
     """Folders below which `file://` sources may lie, on the host of the io worker; none by default."""
     buckets: tuple[str, ...] = ()
     """Buckets of the store that `s3://` sources may name; empty means any that our credentials can read."""
+    https: bool = True
+    """Whether `https://` sources are fetched, from public addresses."""
+    http: bool = False
+    """Whether `http://` sources are, too; what comes may have been changed on the way."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that both may name, or `.example.org` for all below that; empty means any."""
+    ports: tuple[Port, ...] = (443, 80)
+    allowed_networks: tuple[Network, ...] = ()
+    """CIDR blocks of private addresses that may be asked as well."""
+    silence: Duration = timedelta(seconds=20)
+    """How long such a server may take to accept, and to send the next bytes."""
+    longest_fetch: Duration = timedelta(minutes=30)
+    """How long a document may take."""
+
+    def web_rules(self) -> WebRules:
+        """Return what may be fetched by HTTP."""
+        asked = {"https": self.https, "http": self.http}
+        return WebRules(
+            schemes=frozenset(scheme for scheme, is_allowed in asked.items() if is_allowed),
+            ports=frozenset(self.ports),
+            hosts=self.hosts,
+            networks=self.allowed_networks,
+        )
 
 
 class LimitSettings(_Section):

@@ -21,8 +21,10 @@ from pipeline.adapters.engine_memory import PostgresEngineMemory
 from pipeline.adapters.jobs import PostgresJobSteps
 from pipeline.adapters.ledger import PostgresLedger
 from pipeline.adapters.objects import S3Objects
+from pipeline.adapters.outbound import Outbound
 from pipeline.adapters.retention import PostgresRetention
 from pipeline.adapters.sweeps import PostgresSweeps
+from pipeline.adapters.web_sources import WebSources
 from pipeline.adapters.writers import OUTPUTS
 from pipeline.domain.document import Lane
 from pipeline.domain.pixel_memory import BatchModel
@@ -112,6 +114,16 @@ class Wiring:
         """Return the device rows."""
         return PostgresDevices(self.engine, lease=self.settings.leases.device)
 
+    @cached_property
+    def web_sources(self) -> WebSources:
+        """Return the web servers that documents are fetched from."""
+        sources = self.settings.sources
+        return WebSources(
+            Outbound(sources.web_rules(), silence=sources.silence),
+            within=sources.longest_fetch,
+            max_bytes=self.settings.limits.max_file_bytes,
+        )
+
     @property
     def limits(self) -> AttemptLimits:
         """Return how often something is tried."""
@@ -142,6 +154,7 @@ class Wiring:
         return Ingest(
             jobs=self.jobs,
             objects=self.objects,
+            web=self.web_sources,
             rules=rules,
             # Only a system that is run for drills lets a document ask for the engine that reads nothing.
             engines=set(engine_names()) - {"simulated"}

@@ -63,7 +63,11 @@ Hours = Annotated[str, StringConstraints(pattern=_HOURS)]
 EngineName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 IdempotencyKey = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 SourceUri = Annotated[
-    str, StringConstraints(max_length=2000, pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,62}/[^\x00-\x20\x7f]+$")
+    str,
+    StringConstraints(
+        max_length=2000,
+        pattern=r"^(s3://[a-z0-9][a-z0-9.-]{1,62}/[^\x00-\x20\x7f]+|https?://[\x21-\x7e]+)$",
+    ),
 ]
 PasswordText = Annotated[
     Password,

@@ -16,6 +16,7 @@ from pipeline.api.problems import ApiCode, Problem, too_many
 from pipeline.api.schemas import IdempotencyKey, Job, JobFields, Source
 from pipeline.api.service import Served, Service
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
+from pipeline.domain.web import NotAllowed, parse_target
 from pipeline.ports.submissions import JobStatus, Submission
 
 router = APIRouter(tags=["submit"])
@@ -79,7 +80,16 @@ def check_quota(service: Service, caller: Caller) -> None:
 
 
 def check_source(service: Service, source: Source) -> None:
-    """Raises: Rejected, unless the settings say that callers may name this bucket."""
+    """Raises: Rejected, unless the settings say that callers may name this bucket, or URLs like this one.
+
+    What the name of a host means is looked up, and checked, when the document is fetched.
+    """
+    if not source.source_uri.startswith("s3://"):
+        try:
+            parse_target(source.source_uri, service.settings.sources.web_rules())
+        except NotAllowed as error:
+            raise Rejected(ErrorCode.SOURCE_NOT_ALLOWED, f"{error} (sources.*)") from error
+        return
     bucket = source.source_uri.removeprefix("s3://").partition("/")[0]
     if bucket not in service.settings.sources.buckets:
         raise Rejected(

@@ -47,7 +47,7 @@ def submit_command(
     ask_password: bool,
     **options: object,
 ) -> None:
-    """Hand in files, s3:// or file:// URIs, and print a job id for each; does not wait."""
+    """Hand in files, s3://, https:// or file:// URIs, and print a job id for each; does not wait."""
     from pipeline.commands.access import open_access
     from pipeline.ports.submissions import Submission
 

@@ -38,6 +38,7 @@ class ErrorCode(StrEnum):
     DATABASE_UNAVAILABLE = "database_unavailable"
     BROKER_UNAVAILABLE = "broker_unavailable"
     ENGINE_UNAVAILABLE = "engine_unavailable"
+    SOURCE_UNAVAILABLE = "source_unavailable"
     # How a job may end that nobody meant to.
     CANCELLED = "cancelled"
     DEADLINE_PASSED = "deadline_passed"

@@ -30,6 +30,8 @@ class Fault(StrEnum):
     """The worker, its host or its network went away."""
     ENGINE = "engine"
     """The worker can't run the engine that the work wants; another one may."""
+    SOURCE = "source"
+    """The server that the document is fetched from does not answer; everybody else can go on."""
     SERVICE = "service"
     """A service that everybody needs is away."""
     ENDED = "ended"
@@ -43,7 +45,7 @@ class AttemptLimits:
     max_attempts: int
     """Attempts that failed for a reason of the work's own."""
     max_lost: int
-    """Attempts lost with their worker, or on one that can't run the engine."""
+    """Attempts lost with their worker, on one that can't run the engine, or for want of the document's server."""
     max_waits: int
     """Attempts put off because a service was away, at most a minute apart."""
 
@@ -136,14 +138,14 @@ def decide_step(code: ErrorCode, *, attempts: Attempts, limits: AttemptLimits, j
             return GiveUp(code=code)
         case Fault.SERVICE if attempts.waits < limits.max_waits:
             return Retry(after=_delay(attempts.waits, _SURROUNDINGS, jitter))
-        case Fault.WORKER | Fault.ENGINE if attempts.lost < limits.max_lost:
+        case Fault.WORKER | Fault.ENGINE | Fault.SOURCE if attempts.lost < limits.max_lost:
             return Retry(after=_delay(attempts.lost, _SURROUNDINGS, jitter))
         case Fault.PROCESS | Fault.UNEXPLAINED if attempts.failures < limits.max_attempts:
             return Retry(after=_delay(attempts.failures, _OWN, jitter))
         case Fault.WORKER:
             # That the last lease ran out says nothing of use to whoever reads the row.
             return GiveUp(code=ErrorCode.TOO_MANY_ATTEMPTS)
-        case Fault.SERVICE | Fault.ENGINE | Fault.PROCESS | Fault.UNEXPLAINED:
+        case Fault.SERVICE | Fault.ENGINE | Fault.SOURCE | Fault.PROCESS | Fault.UNEXPLAINED:
             return GiveUp(code=code)
         case _:
             assert_never(fault)
@@ -152,7 +154,7 @@ def decide_step(code: ErrorCode, *, attempts: Attempts, limits: AttemptLimits, j
 def counter_of(code: ErrorCode) -> Counter:
     """Return where an attempt that ended with this code is counted."""
     match fault_of(code):
-        case Fault.WORKER | Fault.ENGINE:
+        case Fault.WORKER | Fault.ENGINE | Fault.SOURCE:
             return Counter.LOST
         case Fault.SERVICE:
             return Counter.WAITS
@@ -196,7 +198,7 @@ def _is_poisoned(code: ErrorCode, *, attempts: Attempts, limits: AttemptLimits) 
         case Fault.WORKER:
             # Whatever takes whole workers down time and again may well be a page.
             return attempts.lost >= limits.max_lost
-        case Fault.DOCUMENT | Fault.SERVICE | Fault.ENGINE | Fault.ENDED:
+        case Fault.DOCUMENT | Fault.SERVICE | Fault.ENGINE | Fault.SOURCE | Fault.ENDED:
             return False
         case _:
             assert_never(fault)
@@ -254,6 +256,7 @@ _FAULTS = {
     ErrorCode.DATABASE_UNAVAILABLE: Fault.SERVICE,
     ErrorCode.BROKER_UNAVAILABLE: Fault.SERVICE,
     ErrorCode.ENGINE_UNAVAILABLE: Fault.ENGINE,
+    ErrorCode.SOURCE_UNAVAILABLE: Fault.SOURCE,
     ErrorCode.QUEUE_FULL: Fault.DOCUMENT,
     ErrorCode.CANCELLED: Fault.ENDED,
     ErrorCode.DEADLINE_PASSED: Fault.ENDED,

@@ -17,6 +17,7 @@ from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
 from pipeline.domain.options import parse_options
 from pipeline.ports.jobs import ClaimedJob, JobSteps, QueueBounds, StoredOriginal
 from pipeline.ports.objects import ObjectStore
+from pipeline.ports.web import WebSource
 from pipeline.steps.job_step import renewing
 
 log = structlog.get_logger()
@@ -40,6 +41,7 @@ class Ingest:
 
     jobs: JobSteps
     objects: ObjectStore
+    web: WebSource
     rules: SourceRules
     engines: Collection[str]
     """Names that a job may ask for."""
@@ -116,9 +118,13 @@ class Ingest:
             case "file":
                 with self._open_file(uri.netloc, unquote(uri.path)) as file:
                     yield _pieces(file)
+            case "https" | "http":
+                with self.web.get(job.source_uri or "") as pieces:
+                    yield pieces
             case scheme:
                 raise Rejected(
-                    ErrorCode.SOURCE_NOT_ALLOWED, f"sources are s3://bucket/key or file:///path, not {scheme or 'bare'}"
+                    ErrorCode.SOURCE_NOT_ALLOWED,
+                    f"sources are s3://bucket/key, https://host/path or file:///path, not {scheme or 'bare'}",
                 )
 
     def _check_bucket(self, bucket: str, key: str) -> None:

@@ -117,7 +117,8 @@ def test_wrong_fields_are_named(museum, query):
         {},
         [],
         {"source_uri": "file:///etc/passwd"},
-        {"source_uri": "http://127.0.0.1/"},
+        {"source_uri": "ftp://127.0.0.1/"},
+        {"source_uri": "https://archive.test/a b"},
         {"source_uri": "s3://archive/"},
         {"source_uri": "s3://archive/1.pdf", "surprise": 1},
         {"source_uri": "s3://archive/1.pdf", "options": {"dpi": 5}},
@@ -131,6 +132,19 @@ def test_wrong_json_is_refused(museum, body):
 def test_callers_name_only_buckets_that_the_settings_name(museum):
     answer = museum("POST", "/v1/jobs", json={"source_uri": "s3://muniment/originals/aa/aa"})
     assert (answer.status, answer.code) == (403, "source_not_allowed")
+
+
+def test_a_document_may_lie_at_a_web_server_and_is_looked_for_there_later(museum):
+    answer = museum("POST", "/v1/jobs", json={"source_uri": "https://archive.test/box-17/0001.pdf?signature=1"})
+    assert (answer.status, answer.json["name"]) == (201, "0001.pdf")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://archive.test/1.pdf", "https://user:secret@archive.test/1.pdf", "https://archive.test:22/1.pdf"]
+)
+def test_urls_that_would_never_be_fetched_are_refused_at_once(museum, url):
+    answer = museum("POST", "/v1/jobs", json={"source_uri": url})
+    assert (answer.status, answer.code, b"secret" in answer.body) == (403, "source_not_allowed", False)
 
 
 def test_fields_of_the_body_go_before_those_of_the_query(museum):

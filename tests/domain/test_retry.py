@@ -76,6 +76,11 @@ def test_an_unexplained_failure_is_split_only_when_its_attempts_are_used_up():
     assert chunk(ErrorCode.INTERNAL, failures=2, pages_left=1) == GiveUp(code=ErrorCode.INTERNAL)
 
 
+def test_a_server_that_documents_come_from_is_waited_for_only_so_often():
+    assert isinstance(step(ErrorCode.SOURCE_UNAVAILABLE, lost=8), Retry)
+    assert step(ErrorCode.SOURCE_UNAVAILABLE, lost=9) == GiveUp(code=ErrorCode.SOURCE_UNAVAILABLE)
+
+
 def test_a_page_fault_sets_the_page_apart_without_another_try():
     assert chunk(ErrorCode.PAGE_DAMAGED) == Split()
     assert chunk(ErrorCode.PAGE_DAMAGED, pages_left=1) == GiveUp(code=ErrorCode.PAGE_DAMAGED)
