@@ -124,6 +124,7 @@ class SourceSettings(_Section):
     hosts: tuple[str, ...] = ()
     """Hosts that both may name, or `.example.org` for all below that; empty means any."""
     ports: tuple[Port, ...] = (443, 80)
+    """Empty means any."""
     allowed_networks: tuple[Network, ...] = ()
     """CIDR blocks of private addresses that may be asked as well."""
     silence: Duration = timedelta(seconds=20)
@@ -308,6 +309,36 @@ class RetentionSettings(_Section):
         )
 
 
+class WebhookSettings(_Section):
+    """How callers are told of what becomes of their jobs, and where that may go."""
+
+    http: bool = False
+    """Whether callbacks may be `http://` as well; anybody on the way could read them."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that callbacks may name, or `.example.org` for all below that; empty means any."""
+    ports: tuple[Port, ...] = (443, 80)
+    """Empty means any."""
+    allowed_networks: tuple[Network, ...] = ()
+    """CIDR blocks of private addresses that may be told as well."""
+    timeout: Duration = timedelta(seconds=10)
+    """How long an endpoint may take for its whole answer."""
+    at_once: int = Field(default=8, ge=0, le=64)
+    """What a dispatcher sends at the same time, half of it for one tenant at most; 0 leaves it to other dispatchers."""
+    max_tries: int = Field(default=16, ge=1, le=100)
+    """How often a delivery is tried before it is given up: with these pauses, for some hours."""
+    keep_trying: Duration = timedelta(days=3)
+    """A delivery that is older is given up: one that waits for an endpoint that is away is not tried every time."""
+
+    def web_rules(self) -> WebRules:
+        """Return where callbacks may go."""
+        return WebRules(
+            schemes=frozenset({"https", "http"} if self.http else {"https"}),
+            ports=frozenset(self.ports),
+            hosts=self.hosts,
+            networks=self.allowed_networks,
+        )
+
+
 class MetricsSettings(_Section):
     """What each process says of itself by HTTP: `/metrics` for Prometheus, `/livez` and `/readyz`."""
 
@@ -417,6 +448,7 @@ class Settings(BaseSettings):
     devices: DeviceSettings = DeviceSettings()
     start: StartSettings = StartSettings()
     retention: RetentionSettings = RetentionSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     metrics: MetricsSettings = MetricsSettings()
     api: ApiSettings = ApiSettings()
     log: LogSettings = LogSettings()

@@ -9,7 +9,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 
 import psycopg
@@ -36,6 +37,8 @@ _GATE = timedelta(seconds=2)
 _LONGEST_ROUND = timedelta(minutes=1)
 _LAST_ROUND = timedelta(seconds=5)
 """What a stop waits for; a removal that is cut off is done again by the next dispatcher."""
+_WEBHOOK_POLL = timedelta(seconds=1)
+_TIDY_EVERY = timedelta(minutes=1)
 _BUSY_POLL = timedelta(milliseconds=100)
 """While messages go out there is a backlog, and each chunk that ends makes room for the next."""
 
@@ -84,21 +87,25 @@ class Gate:
 
 
 class Rounds:
-    """Does something again and again in a thread of its own, so that whatever it waits for holds up no document."""
+    """Does something again and again in threads of its own, so that whatever it waits for holds up no document."""
 
-    def __init__(self, name: str, work: Callable[[], int], *, every: timedelta) -> None:
-        """Args: work returns how much it has done; it is called again at once until that is nothing."""
+    def __init__(self, name: str, work: Callable[[], int], *, every: timedelta, threads: int = 1) -> None:
+        """Args: name begins the events of its log; work returns how much it has done, and is called until that is 0."""
+        self._put_off, self._broke = f"{name}_put_off", f"{name}_broke"
         self._work = work
         self._every = every
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._threads = [threading.Thread(target=self._run, name=name, daemon=True) for _ in range(threads)]
 
     def __enter__(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
-        self._thread.join(_LAST_ROUND.total_seconds())
+        deadline = time.monotonic() + _LAST_ROUND.total_seconds()
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -106,9 +113,9 @@ class Rounds:
                 while self._work() and not self._stopping.is_set():
                     pass
             except PipelineError as error:
-                log.warning("round_put_off", what=self._thread.name, code=error.code, detail=error.message)
+                log.warning(self._put_off, code=error.code, detail=error.message)
             except Exception:  # the border of the thread: the next round may fare better
-                log.exception("round_broke", what=self._thread.name)
+                log.exception(self._broke)
             self._stopping.wait(self._every.total_seconds())
 
 
@@ -121,22 +128,24 @@ class Dispatcher:
         admit: Callable[[], int],
         sweep: Callable[[], None],
         doorbell: Doorbell,
-        expiry: Rounds,
+        beside: Sequence[Rounds],
         beat: Callable[[], None],
         settings: DispatcherSettings,
     ) -> None:
-        """Args: beat is called after each round in which nothing was away."""
+        """Args: beside is done as long as it runs; beat is called after each round in which nothing was away."""
         self._admit = admit
         self._sweep = sweep
         self._doorbell = doorbell
-        self._expiry = expiry
+        self._beside = beside
         self._beat = beat
         self._settings = settings
         self.stopping = threading.Event()
 
     def run(self) -> None:
-        """Admit, sweep and, beside that, expire until `stopping` is set."""
-        with self._expiry:
+        """Admit, sweep and do what is to be done beside that until `stopping` is set."""
+        with ExitStack() as running:
+            for rounds in self._beside:
+                running.enter_context(rounds)
             self._move_rows()
         self._doorbell.close()
 
@@ -185,9 +194,13 @@ def build(settings: Settings, beat: Callable[[], None]) -> Dispatcher:
         jitter=random.random,
     )
     url = wiring.engine.url.render_as_string(hide_password=False)
-    expiry = Rounds("expiry", wiring.expire, every=settings.retention.every)
+    beside = (
+        Rounds("expiry", wiring.expire, every=settings.retention.every),
+        Rounds("webhooks", wiring.send_webhooks, every=_WEBHOOK_POLL, threads=settings.webhooks.at_once),
+        Rounds("webhook_tidying", wiring.deliveries.tidy, every=_TIDY_EVERY),
+    )
     return Dispatcher(
-        admit=admit, sweep=sweep, doorbell=Doorbell(url), expiry=expiry, beat=beat, settings=settings.dispatcher
+        admit=admit, sweep=sweep, doorbell=Doorbell(url), beside=beside, beat=beat, settings=settings.dispatcher
     )
 
 

@@ -13,6 +13,7 @@ from pipeline.adapters.admissions import PostgresAdmissions
 from pipeline.adapters.baselines import read_baseline
 from pipeline.adapters.chunks import PostgresChunkMoves
 from pipeline.adapters.database import connect
+from pipeline.adapters.deliveries import PostgresDeliveries
 from pipeline.adapters.devices import PostgresDevices
 from pipeline.adapters.documents.inspection import BoundedInspector
 from pipeline.adapters.documents.rendering import BoundedRenderer
@@ -25,6 +26,7 @@ from pipeline.adapters.outbound import Outbound
 from pipeline.adapters.retention import PostgresRetention
 from pipeline.adapters.sweeps import PostgresSweeps
 from pipeline.adapters.web_sources import WebSources
+from pipeline.adapters.webhook_poster import WebhookPoster
 from pipeline.adapters.writers import OUTPUTS
 from pipeline.domain.document import Lane
 from pipeline.domain.pixel_memory import BatchModel
@@ -42,9 +44,12 @@ from pipeline.steps.ingest import Ingest, SourceRules
 from pipeline.steps.job_step import StepRunner
 from pipeline.steps.merge import Merge
 from pipeline.steps.render import Render
+from pipeline.steps.send_webhooks import SendWebhooks
 from pipeline.steps.split import ChunkBounds, Split
 
 _INSPECTION_MEMORY_BYTES = 4 * 1024**3
+_LONGEST_LOOK_UP = timedelta(seconds=40)
+"""Resolvers bound themselves, by default to 5 s twice for each of up to three name servers."""
 
 
 class Wiring:
@@ -60,12 +65,13 @@ class Wiring:
     @cached_property
     def engine(self) -> Engine:
         """Return the connection pool."""
+        return self._connected(pool_size=self.settings.database.pool_size)
+
+    def _connected(self, *, pool_size: int) -> Engine:
         if self.settings.database.url is None:
             raise SettingsError("database.url is not set: start the embedded stack (muniment up), or name a Postgres")
         return connect(
-            self.settings.database.url.get_secret_value(),
-            actor=f"muniment {self.actor}",
-            pool_size=self.settings.database.pool_size,
+            self.settings.database.url.get_secret_value(), actor=f"muniment {self.actor}", pool_size=pool_size
         )
 
     @cached_property
@@ -242,6 +248,33 @@ class Wiring:
             at_once=ages.at_once,
             uploads_age=ages.uploads,
             now=lambda: datetime.now(UTC),
+        )
+
+    @cached_property
+    def deliveries(self) -> PostgresDeliveries:
+        """Return the webhooks that are to be sent; over a pool of their own, so that they take nobody's connection."""
+        webhooks = self.settings.webhooks
+        return PostgresDeliveries(
+            self._connected(pool_size=1),
+            lease=2 * webhooks.timeout + _LONGEST_LOOK_UP,
+            per_tenant=max(1, webhooks.at_once // 2),
+            max_tries=webhooks.max_tries,
+            keep_trying=webhooks.keep_trying,
+        )
+
+    @cached_property
+    def send_webhooks(self) -> SendWebhooks:
+        """Return the sending of webhooks."""
+        webhooks = self.settings.webhooks
+        return SendWebhooks(
+            rows=self.deliveries,
+            poster=WebhookPoster(
+                Outbound(webhooks.web_rules(), silence=webhooks.timeout),
+                within=webhooks.timeout,
+            ),
+            max_tries=webhooks.max_tries,
+            now=lambda: datetime.now(UTC),
+            jitter=random.random,
         )
 
     @property

@@ -13,6 +13,7 @@ from pipeline.domain.document import JobId
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.serialisation import flag_from_json
 from pipeline.domain.states import JobState
+from pipeline.domain.webhooks import WebhookEvent
 from pipeline.ports.submissions import EVERYTHING, Entered, EventRow, JobFilter, JobStatus, Submission
 
 
@@ -82,6 +83,8 @@ def _enter(connection: Connection, submission: Submission) -> Entered:
         "deadline": submission.deadline,
         "hours": submission.hours,
         "api_key_id": submission.api_key_id,
+        "callback_url": submission.callback_url,
+        "callback_events": list(submission.callback_events) or None,
     }
     given = {name: value for name, value in values.items() if value is not None}
     statement = insert(Job).values(given).on_conflict_do_nothing(constraint="job_idempotency").returning(Job.id)
@@ -150,4 +153,6 @@ def _status(row: Row[Any], outcomes: Mapping[PageOutcome, int]) -> JobStatus:
         created_at=row.created_at,
         begun_at=row.begun_at,
         finished_at=row.finished_at,
+        callback_url=row.callback_url,
+        callback_events=tuple(map(WebhookEvent, row.callback_events or ())),
     )

@@ -30,6 +30,7 @@ from pipeline.domain.api_keys import Scope
 from pipeline.domain.document import Lane, PageClass
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.states import AttemptOutcome, ChunkState, DeviceState, JobState
+from pipeline.domain.webhooks import DeliveryError, DeliveryState, WebhookEvent
 
 _NOW = text("now()")
 
@@ -47,6 +48,10 @@ class Base(DeclarativeBase):
 
 def _one_of(column: str, values: type[StrEnum]) -> str:
     return f"{column} IN ({', '.join(repr(v.value) for v in values)})"
+
+
+def _as_json(values: type[StrEnum]) -> str:
+    return json.dumps([value.value for value in values])
 
 
 def _in_states(states: Sequence[StrEnum]) -> str:
@@ -80,6 +85,14 @@ class Job(Base):
         CheckConstraint("chunks_remaining BETWEEN 0 AND chunks_total", name="job_chunks_counted"),
         CheckConstraint(f"{_TERMINAL} = (finished_at IS NOT NULL)", name="job_finished_when_terminal"),
         CheckConstraint(f"NOT {_NEEDS_AN_ERROR} OR error_code IS NOT NULL", name="job_failure_has_cause"),
+        CheckConstraint(
+            r"callback_url ~ '^https?://[^\s/?#@]+([/?#]\S*)?$' AND length(callback_url) <= 2000",
+            name="job_callback_url_form",
+        ),
+        CheckConstraint(
+            f"jsonb_array_length(callback_events) > 0 AND callback_events <@ '{_as_json(WebhookEvent)}'::jsonb",
+            name="job_callback_events_known",
+        ),
         UniqueConstraint("tenant", "idempotency_key", name="job_idempotency"),
         CheckConstraint(_HOURS_FORM, name="job_hours_form"),
         CheckConstraint(_one_of("lane", Lane), name="job_lane_known"),
@@ -151,6 +164,10 @@ class Job(Base):
     cancel_requested: Mapped[bool] = mapped_column(server_default=text("false"))
     api_key_id: Mapped[str | None]
     """The key that it was submitted with, if it came by the API."""
+    callback_url: Mapped[str | None]
+    """Who is told of its moves; a trigger makes the deliveries."""
+    callback_events: Mapped[list[Any] | None]
+    """Of which ones; None means its ends."""
 
     state: Mapped[str] = mapped_column(server_default=text(f"'{JobState.SUBMITTED}'"))
     attempt: Mapped[int] = mapped_column(server_default=text("0"))
@@ -474,7 +491,7 @@ class ApiKey(Base):
     __table_args__ = (
         CheckConstraint("secret_sha256 ~ '^[0-9a-f]{64}$'", name="api_key_secret_is_hashed"),
         CheckConstraint(
-            f"jsonb_array_length(scopes) > 0 AND scopes <@ '{json.dumps([scope.value for scope in Scope])}'::jsonb",
+            f"jsonb_array_length(scopes) > 0 AND scopes <@ '{_as_json(Scope)}'::jsonb",
             name="api_key_scopes_known",
         ),
         CheckConstraint("requests_per_minute > 0 AND pages_per_day >= 0", name="api_key_bounds_positive"),
@@ -558,3 +575,92 @@ class UploadPart(Base):
     etag: Mapped[str]
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     sha256: Mapped[str]
+
+
+class Endpoint(Base):
+    """A host that a tenant's webhooks go to; one at a time, and the endpoints in turn."""
+
+    __tablename__ = "endpoint"
+    __table_args__ = (
+        CheckConstraint("(lease_owner IS NULL) = (lease_until IS NULL)", name="endpoint_lease_whole"),
+        Index("endpoint_in_turn", "taken_at"),
+    )
+
+    tenant: Mapped[str] = mapped_column(primary_key=True)
+    host: Mapped[str] = mapped_column(primary_key=True)
+    """With its port, if the URL has one."""
+    failures: Mapped[int] = mapped_column(server_default=text("0"))
+    """How often it was not reached, in a row."""
+    not_before: Mapped[datetime | None]
+    lease_owner: Mapped[str | None]
+    """The delivery and attempt that is on its way there."""
+    lease_until: Mapped[datetime | None]
+    taken_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    """When something was last sent there."""
+
+
+class Delivery(Base):
+    """A webhook: one thing that somebody is to be told, and how far that is. Goes with its job."""
+
+    __tablename__ = "delivery"
+    __table_args__ = (
+        CheckConstraint(_one_of("state", DeliveryState), name="delivery_state_known"),
+        CheckConstraint(
+            "(state = 'due') = (next_at IS NOT NULL) AND (state = 'due') = (ended_at IS NULL)",
+            name="delivery_ends_or_is_due",
+        ),
+        CheckConstraint(_one_of("last_error", DeliveryError), name="delivery_error_known"),
+        ForeignKeyConstraint(["tenant", "host"], ["endpoint.tenant", "endpoint.host"], name="delivery_endpoint"),
+        Index("delivery_due", "tenant", "host", "next_at", postgresql_where=text(f"state = '{DeliveryState.DUE}'")),
+        Index("delivery_by_job", "job_id", "id"),
+        Index("delivery_by_tenant", "tenant", "id"),
+        Index("delivery_by_endpoint", "tenant", "host"),
+        Index("delivery_ended", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=text("muniment_uuid7()"))
+    """The same at each attempt: by it a receiver knows what it has had."""
+    job_id: Mapped[UUID] = mapped_column(ForeignKey("job.id", ondelete="CASCADE"))
+    tenant: Mapped[str]
+    host: Mapped[str]
+    url: Mapped[str]
+    event: Mapped[str]
+    body: Mapped[dict[str, Any]]
+    state: Mapped[str] = mapped_column(server_default=text(f"'{DeliveryState.DUE}'"))
+    attempt: Mapped[int] = mapped_column(server_default=text("0"))
+    """Claims so far; the fence. Never goes back."""
+    tries: Mapped[int] = mapped_column(server_default=text("0"))
+    """Claims since it was made, or replayed."""
+    next_at: Mapped[datetime | None] = mapped_column(server_default=_NOW)
+    last_status: Mapped[int | None] = mapped_column(SmallInteger)
+    last_error: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    begun_at: Mapped[datetime] = mapped_column(server_default=_NOW)
+    """When it was made, or last replayed."""
+    ended_at: Mapped[datetime | None]
+
+
+class DeliveryAttempt(Base):
+    """One claim of a delivery; the latest are kept."""
+
+    __tablename__ = "delivery_attempt"
+
+    delivery_id: Mapped[UUID] = mapped_column(ForeignKey("delivery.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    started_at: Mapped[datetime] = mapped_column(server_default=text("clock_timestamp()"))
+    elapsed_ms: Mapped[int | None]
+    status: Mapped[int | None] = mapped_column(SmallInteger)
+    error: Mapped[str | None]
+
+
+class WebhookKey(Base):
+    """What a tenant's deliveries are signed with. Not hashed: whoever signs needs the secret itself."""
+
+    __tablename__ = "webhook_key"
+    __table_args__ = (Index("webhook_key_by_tenant", "tenant"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    tenant: Mapped[str]
+    secret: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=text("clock_timestamp()"))
+    expires_at: Mapped[datetime | None]

@@ -29,6 +29,7 @@ class WebRules:
 
     schemes: frozenset[str]
     ports: frozenset[int]
+    """Empty means any."""
     hosts: tuple[str, ...] = ()
     """Names, or `.example.org` for all below that; empty means any."""
     networks: tuple[str, ...] = ()
@@ -78,7 +79,7 @@ def parse_target(url: str, rules: WebRules) -> Target:
     port = _DEFAULT_PORTS[parts.scheme] if parts.port is None else parts.port
     if not host:
         raise NotAllowed("the URL names no host")
-    if port not in rules.ports:
+    if rules.ports and port not in rules.ports:
         raise NotAllowed(f"the port {port} is not allowed")
     if not rules.allow_host(host):
         raise NotAllowed(f"the host {host} is not among the allowed ones")

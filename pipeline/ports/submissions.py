@@ -9,6 +9,7 @@ from pipeline.domain.document import JobId
 from pipeline.domain.password import Password
 from pipeline.domain.recognition import Flag, PageOutcome
 from pipeline.domain.states import JobState
+from pipeline.domain.webhooks import WebhookEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,10 @@ class Submission:
     """What opens the document; kept apart from the job, until that has ended."""
     api_key_id: str | None = None
     """The key that it came by."""
+    callback_url: str | None = None
+    """Who is told of its moves, see `domain/webhooks.py`."""
+    callback_events: tuple[WebhookEvent, ...] = ()
+    """Of which ones; none means its ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +94,8 @@ class JobStatus:
     created_at: datetime
     begun_at: datetime
     finished_at: datetime | None
+    callback_url: str | None
+    callback_events: tuple[WebhookEvent, ...]
 
     @property
     def pages_done(self) -> int:

@@ -16,15 +16,8 @@ PRIVATE = ["127.0.0.2"]
 SOON = timedelta(seconds=30)
 
 
-class EveryPort(frozenset):
-    """Servers of tests listen where there is room."""
-
-    def __contains__(self, port):
-        return True
-
-
 def outbound(names=addresses_of, *, networks=("127.0.0.1/32",), silence=20.0, tls=None):
-    rules = WebRules(schemes=frozenset({"https", "http"}), ports=EveryPort(), networks=networks)
+    rules = WebRules(schemes=frozenset({"https", "http"}), ports=frozenset(), networks=networks)
     return Outbound(rules, silence=timedelta(seconds=silence), resolve=names, tls=tls)
 
 

@@ -89,6 +89,11 @@ def test_a_url_is_taken_apart_once(url, host, port, path):
     assert parse_target(target.url, RULES) == target
 
 
+def test_no_ports_named_means_any():
+    rules = WebRules(schemes=RULES.schemes, ports=frozenset())
+    assert parse_target("https://archive.test:22/", rules).port == 22
+
+
 def test_hosts_are_allowed_by_name_or_by_the_end_of_it():
     rules = WebRules(schemes=RULES.schemes, ports=RULES.ports, hosts=("archive.test", ".library.test"))
     expected = {"archive.test": True, "a.library.test": True, "library.test": False, "notarchive.test": False,

@@ -22,6 +22,9 @@ POSSIBLE = f"""
     INSERT INTO upload (id, tenant, api_key_id, idempotency_key, store_id, size_bytes, part_bytes)
         VALUES ('{JOB}', 'museum', 'k1', 'box 17', 'of the store', 9, 8);
     INSERT INTO upload_part (upload_id, number, etag, size_bytes, sha256) VALUES ('{JOB}', 1, 'tag', 8, 'digest');
+    INSERT INTO endpoint (tenant, host) VALUES ('museum', 'museum.test');
+    INSERT INTO delivery (job_id, tenant, host, url, event, body)
+        VALUES ('{JOB}', 'museum', 'museum.test', 'https://museum.test/', 'job.succeeded', '{{}}');
 """
 
 IMPOSSIBLE = {
@@ -37,6 +40,12 @@ IMPOSSIBLE = {
     "job_finished_when_terminal": "UPDATE job SET state = 'succeeded'",
     "job_failure_has_cause": "UPDATE job SET state = 'failed', finished_at = now()",
     "job_hours_form": "UPDATE job SET hours = '20:00_06:00'",
+    "job_callback_url_form": "UPDATE job SET callback_url = 'https://user:secret@museum.test/'",
+    "job_callback_events_known": "UPDATE job SET callback_events = '[\"job.lost\"]'",
+    "endpoint_lease_whole": "UPDATE endpoint SET lease_owner = 'somebody'",
+    "delivery_state_known": "UPDATE delivery SET state = 'lost', next_at = NULL, ended_at = now()",
+    "delivery_ends_or_is_due": "UPDATE delivery SET state = 'dead'",
+    "delivery_error_known": "UPDATE delivery SET last_error = 'no idea'",
     "job_lane_known": "UPDATE job SET lane = 'fast'",
     "tenant_weight_positive": "UPDATE tenant SET weight = 0",
     "tenant_bound_not_negative": "UPDATE tenant SET max_queued_pages = -1",

@@ -20,6 +20,8 @@ GRANTED = {
     "idempotency_key": "box-1",
     "label": "box-17",
     "hours": "20:00-06:00 Asia/Shanghai",
+    "callback_url": "https://museum.test/hooks?of=us",
+    "callback_events": '["job.succeeded", "job.partial"]',
     "deadline": "2999-01-01T00:00:00Z",
 }
 COLUMNS = {name: [column.name for column in table.columns] for name, table in Base.metadata.tables.items()}
