@@ -25,6 +25,7 @@ _COMMANDS = {
     "tenants": ("control", "List tenants, or set what one may have."),
     "retention": ("retention", "Remove what has been kept long enough, or say what would go."),
     "keys": ("keys", "Make, list, rotate and revoke keys of the HTTP API."),
+    "webhooks": ("webhooks", "Show and replay webhooks, and what they are signed with."),
     "devices": ("devices", "Show devices; `drain` and `resume` them."),
     "engines": ("engines", "List the engines and what they need."),
     "evaluate": ("evaluate", "Say what the results of a corpus with known texts are worth."),

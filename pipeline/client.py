@@ -240,6 +240,9 @@ def _flat(fields: JobFields) -> list[tuple[str, str]]:
     """Return them as a form has them."""
     given = _given(fields)
     options = given.pop("options", {})
-    formats = options.pop("formats", None) or []
+    repeated = {"format": options.pop("formats", None), "callback_event": given.pop("callback_events", None)}
     plain = {**given, **{name: value for name, value in options.items() if value is not None}}
-    return [*((name, str(value)) for name, value in plain.items()), *(("format", form) for form in formats)]
+    return [
+        *((name, str(value)) for name, value in plain.items()),
+        *((name, value) for name, values in repeated.items() for value in values or ()),
+    ]

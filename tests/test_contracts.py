@@ -11,10 +11,11 @@ import click
 import pytest
 
 from pipeline.cli import cli
-from pipeline.commands import jobs, options
+from pipeline.commands import jobs, options, webhooks
 from pipeline.domain.errors import ErrorCode
 from pipeline.domain.options import LanePolicy, OutputFormat
 from pipeline.domain.states import JobState
+from pipeline.domain.webhooks import DeliveryState, WebhookEvent
 from pipeline.schemas import document_schema
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -93,6 +94,8 @@ def test_every_command_says_what_it_does(name: str) -> None:
 def test_the_command_line_offers_what_the_domain_knows() -> None:
     # Repeated there, since importing the domain's enums is not the point; compared here.
     assert list(jobs._STATES) == [state.value for state in JobState]
+    assert list(jobs._EVENTS) == [event.value for event in WebhookEvent]
+    assert list(webhooks._STATES) == [state.value for state in DeliveryState]
     assert list(options._FORMATS) == [form.value for form in OutputFormat]
     assert list(options._LANES) == [lane.value for lane in LanePolicy]
 

@@ -6,6 +6,7 @@ from pipeline.api import (
     acts,
     administration,
     batches,
+    deliveries,
     documentation,
     events,
     health,
@@ -27,6 +28,7 @@ CALLERS = (
     results.router,
     acts.router,
     batches.router,
+    deliveries.router,
     health.router,
 )
 ADMINISTRATORS = (administration.router, health.router)

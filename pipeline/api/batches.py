@@ -11,7 +11,7 @@ from pipeline.api.jobs import Limit
 from pipeline.api.problems import not_found
 from pipeline.api.schemas import Batch, BatchList, JobIds, Label, NewBatch
 from pipeline.api.service import Served, Service
-from pipeline.api.submitting import as_submission, check_quota, check_source
+from pipeline.api.submitting import as_submission, check_callback, check_quota, check_source
 from pipeline.ports import control
 
 router = APIRouter(tags=["batches"], responses=problems(401, 403, 422, 429, 503))
@@ -24,6 +24,7 @@ def submit(service: Served, caller: Submitter, batch: NewBatch) -> JobIds:
     check_quota(service, caller)
     for source in batch.sources:
         check_source(service, source)
+        check_callback(service, source)
     submissions = [
         as_submission(
             caller,

@@ -9,6 +9,8 @@ from pipeline import __version__
 from pipeline.api.callers import OPEN_PATHS
 from pipeline.api.problems import MEDIA_TYPE
 from pipeline.api.schemas import JobFields, Options, ProblemDetails, Source
+from pipeline.domain.options import OutputFormat
+from pipeline.domain.webhooks import WebhookEvent
 
 _MEANINGS = {
     400: "The request can't be read.",
@@ -58,10 +60,14 @@ def _inlined(part: Any, definitions: dict[str, Any]) -> Any:
     return [_inlined(each, definitions) for each in part] if isinstance(part, list) else part
 
 
-_FIELDS = {name: part for name, part in _properties(JobFields).items() if name != "options"}
+_LISTS = frozenset({"options", "callback_events"})
+_FIELDS = {name: part for name, part in _properties(JobFields).items() if name not in _LISTS}
 _OPTIONS = _properties(Options)
 _FLAT = {**_FIELDS, **{name: part for name, part in _OPTIONS.items() if name != "formats"}}
-_FORMATS = {"type": "array", "items": {"enum": ["json", "markdown", "text"]}, "minItems": 1}
+_REPEATABLE = {
+    "format": {"type": "array", "items": {"enum": [form.value for form in OutputFormat]}, "minItems": 1},
+    "callback_event": {"type": "array", "items": {"enum": [event.value for event in WebhookEvent]}, "minItems": 1},
+}
 
 
 def _not_null(part: dict[str, Any]) -> dict[str, Any]:
@@ -76,8 +82,8 @@ _IN_QUERY = {name: part for name, part in _PLAIN.items() if name != "password"}
 
 SUBMISSION: dict[str, Any] = {
     "parameters": [
-        *({"name": name, "in": "query", "required": False, "schema": part} for name, part in _IN_QUERY.items()),
-        {"name": "format", "in": "query", "required": False, "schema": _FORMATS},
+        {"name": name, "in": "query", "required": False, "schema": part}
+        for name, part in {**_IN_QUERY, **_REPEATABLE}.items()
     ],
     "requestBody": {
         "required": True,
@@ -87,7 +93,7 @@ SUBMISSION: dict[str, Any] = {
                 "schema": {
                     "type": "object",
                     "required": ["file"],
-                    "properties": {"file": {"type": "string", "format": "binary"}, **_PLAIN, "format": _FORMATS},
+                    "properties": {"file": {"type": "string", "format": "binary"}, **_PLAIN, **_REPEATABLE},
                     "additionalProperties": False,
                 }
             },

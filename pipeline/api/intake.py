@@ -1,7 +1,7 @@
 """Takes the bytes of a document in, from a raw body or a form, and puts them into the store as they come."""
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from pipeline.ports.objects import MultipartUploads
 
 Model = TypeVar("Model", bound=BaseModel)
 _FORMAT_FIELD = "format"
+_EVENT_FIELD = "callback_event"
 _NUMBERS = frozenset({"priority", "dpi"})
 
 
@@ -92,13 +93,16 @@ async def take_exactly(intake: Intake, request: Request, size_bytes: int) -> byt
         return bytes(content)
 
 
-async def take_form(intake: Intake, request: Request, defaults: JobFields) -> Taken:
+async def take_form(
+    intake: Intake, request: Request, defaults: JobFields, *, check: Callable[[JobFields], None]
+) -> Taken:
     """Store the file in a form, whose fields go before the defaults. Raises: Problem, Rejected, Transient."""
     reader = FormReader(request.headers.get("content-type", ""))
     async with intake.upload(None) as upload:
         async for piece in reader.file(_body(request)):
             await upload.write(piece)
         fields = combined(job_fields(reader.form.fields, at="form"), defaults)
+        check(fields)
         return Taken(key=await upload.finish(), fields=fields, file_name=_base_name(reader.form.file_name))
 
 
@@ -109,6 +113,8 @@ def job_fields(given: Iterable[tuple[str, str]], *, at: str) -> JobFields:
     for name, value in given:
         if name == _FORMAT_FIELD:
             options.setdefault("formats", []).append(value)
+        elif name == _EVENT_FIELD:
+            values.setdefault("callback_events", []).append(value)
         else:
             target = options if name in Options.model_fields else values
             if name in target:

@@ -24,6 +24,7 @@ class ApiCode(StrEnum):
     NOT_AUTHENTICATED = "not_authenticated"
     ADDRESS_NOT_ALLOWED = "address_not_allowed"
     NOT_PERMITTED = "not_permitted"
+    CALLBACK_NOT_ALLOWED = "callback_not_allowed"
     NOT_FOUND = "not_found"
     NO_RESULT = "no_result"
     METHOD_NOT_ALLOWED = "method_not_allowed"

@@ -17,7 +17,7 @@ from pipeline.api.intake import take_exactly
 from pipeline.api.problems import ApiCode, Problem, not_found, too_many
 from pipeline.api.schemas import IdempotencyKey, Job, JobFields, NewUpload
 from pipeline.api.service import Served, Service
-from pipeline.api.submitting import NAMELESS, as_submission, check_quota, enter
+from pipeline.api.submitting import NAMELESS, as_submission, check_callback, check_quota, enter
 from pipeline.domain import keys
 from pipeline.domain.errors import ErrorCode, Rejected
 from pipeline.domain.upload_parts import MAX_PARTS, cut
@@ -204,6 +204,7 @@ def _keep(service: Service, upload: OpenUpload, number: int, content: bytes) -> 
 
 def _made(service: Service, caller: Caller, upload: OpenUpload, fields: JobFields) -> JobStatus:
     check_quota(service, caller)
+    check_callback(service, fields)
     try:
         _join(service, upload)
     except Problem:

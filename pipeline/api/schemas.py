@@ -2,6 +2,8 @@
 
 import math
 import re
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
@@ -27,6 +29,8 @@ from pipeline.domain.page_selection import parse_pages
 from pipeline.domain.password import MAX_CHARACTERS, Password
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.states import JobState
+from pipeline.domain.webhooks import DeliveryError, DeliveryState, WebhookEvent
+from pipeline.ports.deliveries import AttemptRow, DeliveryStatus
 from pipeline.ports.job_views import BatchStatus, PageRow, Progress
 from pipeline.ports.submissions import JobStatus
 
@@ -69,6 +73,8 @@ SourceUri = Annotated[
         pattern=r"^(s3://[a-z0-9][a-z0-9.-]{1,62}/[^\x00-\x20\x7f]+|https?://[\x21-\x7e]+)$",
     ),
 ]
+CallbackUrl = Annotated[str, StringConstraints(max_length=2000, pattern=r"^https?://[!-\"$-.0->A-~]+([/?#][!-~]*)?$")]
+CallbackEvents = Annotated[list[WebhookEvent], Field(min_length=1)]
 PasswordText = Annotated[
     Password,
     PlainValidator(_as_password),
@@ -105,6 +111,8 @@ class JobFields(_Given):
     deadline: Moment | None = None
     hours: Hours | None = Field(default=None, examples=["20:00-06:00 Asia/Shanghai"])
     password: PasswordText | None = Field(default=None, description="What opens it; never in a query.")
+    callback_url: CallbackUrl | None = Field(default=None, description="Who is told what becomes of it.")
+    callback_events: CallbackEvents | None = Field(default=None, description="Of what; its ends, if not given.")
     options: Options = Options()
 
 
@@ -198,6 +206,8 @@ class Job(BaseModel):
     flags: list[str]
     results: dict[OutputFormat, str] = Field(description="Where each output is fetched.")
     error: Failure | None
+    callback_url: str | None
+    callback_events: list[WebhookEvent] = Field(description="Empty where those are its ends.")
     created_at: datetime
     finished_at: datetime | None
 
@@ -282,6 +292,45 @@ class BatchList(BaseModel):
     next: str | None
 
 
+class Delivery(BaseModel):
+    """A webhook."""
+
+    id: UUID = Field(description="The same at each attempt; it is in the body, too.")
+    job_id: UUID
+    event: WebhookEvent
+    url: str
+    state: DeliveryState
+    attempts: int
+    next_at: datetime | None = Field(description="When it is sent next; None when it has ended.")
+    last_status: int | None = Field(description="What the endpoint last answered, if it did.")
+    last_error: DeliveryError | None
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class DeliveryAttempt(BaseModel):
+    """One attempt at a webhook."""
+
+    number: int
+    started_at: datetime
+    elapsed_ms: int | None
+    status: int | None
+    error: DeliveryError | None
+
+
+class DeliveryDetail(Delivery):
+    """A webhook with its latest attempts, oldest first."""
+
+    log: list[DeliveryAttempt]
+
+
+class DeliveryList(BaseModel):
+    """Some webhooks, newest first."""
+
+    deliveries: list[Delivery]
+    next: str | None = Field(description="The cursor of those that follow.")
+
+
 class ProblemDetails(BaseModel):
     """An error (RFC 9457)."""
 
@@ -313,6 +362,8 @@ def job_fields(status: JobStatus) -> dict[str, Any]:
         "flags": [flag.name for flag in status.flags],
         "results": {form: f"/v1/jobs/{status.job_id}/result?format={form}" for form in status.result_keys},
         "error": _failure(status.error_code, status.error_detail),
+        "callback_url": status.callback_url,
+        "callback_events": list(status.callback_events),
         "created_at": status.created_at,
         "finished_at": status.finished_at,
     }
@@ -372,6 +423,21 @@ def progress(seen: Progress) -> dict[str, Any]:
     """Return how far a job is, as streams tell it."""
     pages = Pages(total=seen.page_count, done=sum(seen.outcomes.values()), outcomes=dict(seen.outcomes))
     return {"state": seen.state.value, "pages": pages.model_dump(mode="json")}
+
+
+def delivery(status: DeliveryStatus) -> Delivery:
+    """Return a webhook as callers see it."""
+    return Delivery(**_delivery_fields(status))
+
+
+def delivery_detail(status: DeliveryStatus, attempts: Sequence[AttemptRow]) -> DeliveryDetail:
+    """Return a webhook with its attempts as callers see it."""
+    return DeliveryDetail(**_delivery_fields(status), log=[DeliveryAttempt(**asdict(row)) for row in attempts])
+
+
+def _delivery_fields(status: DeliveryStatus) -> dict[str, Any]:
+    fields = asdict(status)
+    return {name: fields[name] for name in Delivery.model_fields if name != "id"} | {"id": status.delivery_id}
 
 
 def options_given(options: Options) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 from pipeline.adapters.api_keys import PostgresApiKeys
 from pipeline.adapters.control import PostgresControl
 from pipeline.adapters.database import acting, connect
+from pipeline.adapters.delivery_log import PostgresDeliveryLog
 from pipeline.adapters.devices import PostgresDeviceBoard
 from pipeline.adapters.forecasts import PostgresForecasts
 from pipeline.adapters.job_views import PostgresJobViews
@@ -50,6 +51,7 @@ class Service:
         self.views = PostgresJobViews(self.engine)
         self.reasons = PostgresReasons(self.engine)
         self.forecasts = PostgresForecasts(self.engine)
+        self.deliveries = PostgresDeliveryLog(self.engine)
         self.objects = S3Objects(settings.objects)
         self.uploads = S3MultipartUploads(settings.objects)
         self.open_uploads = PostgresUploads(self.engine)
@@ -72,6 +74,10 @@ class Service:
     def delete_of(self, caller: Caller) -> Delete:
         """Return what a caller deletes jobs by, recorded as its doing."""
         return Delete(rows=PostgresRemovals(acting(self.engine, caller.actor)), objects=self.objects)
+
+    def deliveries_of(self, caller: Caller) -> PostgresDeliveryLog:
+        """Return what a caller replays webhooks by, recorded as its doing."""
+        return PostgresDeliveryLog(acting(self.engine, caller.actor))
 
     def devices_of(self, caller: Caller) -> PostgresDeviceBoard:
         """Return what a caller sees and drains devices by, recorded as its doing."""

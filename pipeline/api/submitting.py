@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request, Response
@@ -53,12 +54,14 @@ async def submit(
             source = await _source(request)
             check_source(service, source)
             fields = combined(source, fields)
+            check_callback(service, fields)
             submission = as_submission(caller, fields, source_uri=source.source_uri, source_name=fields.name)
         case "multipart/form-data":
-            taken = await take_form(service.intake, request, fields)
+            taken = await take_form(service.intake, request, fields, check=partial(check_callback, service))
             name = taken.fields.name or taken.file_name or NAMELESS
             submission = as_submission(caller, taken.fields, upload_key=taken.key, source_name=name)
         case _:
+            check_callback(service, fields)
             taken = await take_body(service.intake, request, fields)
             submission = as_submission(caller, fields, upload_key=taken.key, source_name=fields.name or NAMELESS)
     status, is_new = await run_in_threadpool(enter, service, caller, submission, idempotency_key)
@@ -97,6 +100,16 @@ def check_source(service: Service, source: Source) -> None:
         )
 
 
+def check_callback(service: Service, fields: JobFields) -> None:
+    """Raises: Problem, unless the settings say that such URLs may be told; addresses are checked at each attempt."""
+    if fields.callback_url is None:
+        return
+    try:
+        parse_target(fields.callback_url, service.settings.webhooks.web_rules())
+    except NotAllowed as error:
+        raise Problem(403, ApiCode.CALLBACK_NOT_ALLOWED, f"callback_url: {error} (webhooks.*)") from error
+
+
 def as_submission(caller: Caller, fields: JobFields, **more: Any) -> Submission:
     """Return what makes the job's row."""
     return Submission(
@@ -107,6 +120,8 @@ def as_submission(caller: Caller, fields: JobFields, **more: Any) -> Submission:
         deadline=fields.deadline,
         hours=fields.hours,
         password=fields.password,
+        callback_url=fields.callback_url,
+        callback_events=tuple(fields.callback_events or ()),
         options=schemas.options_given(fields.options),
         **more,
     )

@@ -15,9 +15,11 @@ from pipeline.commands.remote import may_be_elsewhere
 
 if TYPE_CHECKING:
     from pipeline.client import Client
+    from pipeline.commands.access import Access
     from pipeline.domain.forecast import Forecast
     from pipeline.ports.submissions import JobStatus
 
+_EVENTS = ("job.running", "job.succeeded", "job.partial", "job.rejected", "job.failed", "job.cancelled")
 _STATES = (
     "submitted planning running merging exporting delivering succeeded partial rejected failed cancelled".split()  # noqa: SIM905 - reads best in one line
 )
@@ -30,6 +32,14 @@ _STATES = (
 @click.option("--label", help="The batch that they belong to.")
 @click.option("--hours", help="When they may run: 20:00-06:00, or 20:00-06:00 Asia/Shanghai; UTC without a zone.")
 @click.option("--deadline", type=click.DateTime(TIME_FORMS), help="When they are to be done, UTC; they end then.")
+@click.option("--callback", "callback_url", help="A URL that is told of the ends of these jobs.")
+@click.option(
+    "--callback-event",
+    "callback_events",
+    type=click.Choice(_EVENTS),
+    multiple=True,
+    help="Of these instead; repeatable.",
+)
 @password_options
 @document_options
 @may_be_elsewhere
@@ -43,12 +53,15 @@ def submit_command(
     label: str | None,
     hours: str | None,
     deadline: datetime | None,
+    callback_url: str | None,
+    callback_events: tuple[str, ...],
     password_file: IO[str] | None,
     ask_password: bool,
     **options: object,
 ) -> None:
     """Hand in files, s3://, https:// or file:// URIs, and print a job id for each; does not wait."""
     from pipeline.commands.access import open_access
+    from pipeline.domain.webhooks import WebhookEvent
     from pipeline.ports.submissions import Submission
 
     if idempotency_key and len(sources) > 1:
@@ -70,9 +83,13 @@ def submit_command(
             label=label,
             hours=hours,
             deadline=as_utc(deadline),
+            callback_url=callback_url,
+            callback_events=callback_events or None,
         )
         return
     with open_access() as access:
+        if callback_url:
+            _check_callback(access, callback_url)
         for source in sources:
             is_uri = "://" in source
             submission = Submission(
@@ -87,6 +104,8 @@ def submit_command(
                 hours=hours,
                 deadline=as_utc(deadline),
                 password=password,
+                callback_url=callback_url,
+                callback_events=tuple(map(WebhookEvent, callback_events)),
             )
             click.echo(access.submissions.insert(submission))
 
@@ -174,6 +193,15 @@ def result_command(*, remote: "Client | None", job_id: str, form: str, out: Path
         with access.objects.get(key) as pieces:
             for piece in pieces:
                 sys.stdout.buffer.write(piece)
+
+
+def _check_callback(access: "Access", url: str) -> None:
+    from pipeline.domain.web import NotAllowed, parse_target
+
+    try:
+        parse_target(url, access.settings.webhooks.web_rules())
+    except NotAllowed as error:
+        raise click.UsageError(f"--callback: {error} (webhooks.*)") from error
 
 
 def _as_json(status: "JobStatus") -> dict[str, Any]:

@@ -28,6 +28,10 @@ FOR_CALLERS = {
     "PUT /v1/uploads/{upload_id}/parts/{number}": SUBMIT,
     "POST /v1/uploads/{upload_id}/complete": SUBMIT,
     "DELETE /v1/uploads/{upload_id}": SUBMIT,
+    "GET /v1/jobs/{job_id}/deliveries": READ,
+    "GET /v1/deliveries": READ,
+    "GET /v1/deliveries/{delivery_id}": READ,
+    "POST /v1/deliveries/{delivery_id}/replay": ACT,
     "POST /v1/batches": SUBMIT,
     "GET /v1/batches": READ,
     "GET /v1/batches/{label}": READ,
@@ -60,6 +64,7 @@ def ask(caller, route, **values):
     there = {
         "job_id": unknown(),
         "upload_id": unknown(),
+        "delivery_id": unknown(),
         "number": 1,
         "label": "box-17",
         "name": "elsewhere/cpu:0",
@@ -106,9 +111,11 @@ def is_lack(answer, scope):
 
 @pytest.mark.parametrize("route", [route for route in FOR_CALLERS if "{" in route])
 def test_what_is_another_tenant_s_is_as_if_it_were_not_there(api, library, tenant, route):
-    job_id = api.ended(tenant=tenant, label=f"box-{tenant}")
+    job_id = api.ended(tenant=tenant, label=f"box-{tenant}", callback_url="https://museum.test/")
+    [delivery] = api.rows.sql("SELECT id FROM delivery WHERE job_id = :id", id=job_id)
     upload_id = api.caller(tenant=tenant)("POST", "/v1/uploads", json={"size_bytes": 1}).json["id"]
-    theirs = ask(library, route, job_id=job_id, upload_id=upload_id, label=f"box-{tenant}")
+    there = {"job_id": job_id, "upload_id": upload_id, "delivery_id": delivery.id, "label": f"box-{tenant}"}
+    theirs = ask(library, route, **there)
     nobodys = ask(library, route, label="box-of-nobody")
     assert (theirs.status, theirs.body) == (nobodys.status, nobodys.body)
     assert theirs.status == 404

@@ -18,6 +18,7 @@ from pipeline.cli import cli
 from pipeline.client import ApiError, Client
 from pipeline.domain.options import OutputFormat
 from pipeline.domain.upload_parts import PART_BYTES
+from pipeline.domain.webhooks import WebhookEvent
 from tests.api.test_submitting import PDF
 from tests.faults.proxy import Proxy, Rule
 from tests.rows import unknown
@@ -67,6 +68,8 @@ FIELDS = JobFields(
     deadline=datetime(2099, 1, 1, tzinfo=UTC),
     hours="20:00-06:00",
     password="open sesame",
+    callback_url="https://museum.test/hooks",
+    callback_events=[WebhookEvent.RUNNING, WebhookEvent.FAILED],
     options=Options(dpi=300, formats=[OutputFormat.TEXT, OutputFormat.JSON]),
 )
 
@@ -78,6 +81,7 @@ def test_a_file_arrives_with_all_that_was_said_of_it(api, client, request, name)
     assert api.stored(job.id) == path.read_bytes()
     assert (job.name, job.label, job.priority, job.hours) == (path.name, "box-17", 5, "20:00-06:00")
     assert job.deadline == FIELDS.deadline
+    assert (job.callback_url, job.callback_events) == (FIELDS.callback_url, FIELDS.callback_events)
     assert job.options == {"dpi": 300.0, "formats": ["text", "json"]}
     assert api.rows.sql("SELECT password FROM job_secret WHERE job_id = :id", id=job.id)[0].password == "open sesame"
 

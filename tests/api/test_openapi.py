@@ -22,7 +22,9 @@ HERE = Path(__file__).parent
 @pytest.mark.parametrize("admin_port", [False, True], ids=["callers", "administrators"])
 def test_a_fuzzer_finds_nothing(api, tenant, tmp_path, admin_port):
     caller = api.caller(tenant=tenant, requests_per_minute=1_000_000, admin_port=admin_port)
-    there = {"job_id": str(api.ended(tenant=tenant, label="box-17")), "label": "box-17", "number": 1}
+    job_id = api.ended(tenant=tenant, label="box-17", callback_url="https://museum.test/")
+    [delivery] = api.rows.sql("SELECT id FROM delivery WHERE job_id = :id", id=job_id)
+    there = {"job_id": str(job_id), "delivery_id": str(delivery.id), "label": "box-17", "number": 1}
     for name in ("schemathesis.toml", "fuzzing_hooks.py"):
         shutil.copy(HERE / name, tmp_path)
     arguments = ["--checks=all", "--phases=examples,coverage,fuzzing", "--max-examples=1", "--seed=1", "--no-color"]
