@@ -68,6 +68,14 @@ _DEVICES = """
         CASE WHEN coalesce(lease_until > statement_timestamp(), false) THEN state ELSE 'gone' END AS state
     FROM device ORDER BY id
 """
+_DELIVERIES = """
+    SELECT count(*) AS number, coalesce(max(extract(epoch FROM statement_timestamp() - begun_at)), 0) AS age
+    FROM delivery WHERE state = 'due'
+"""
+_ENDED_DELIVERIES = """
+    SELECT state, coalesce(last_error, '') AS error_code, count(*) AS number
+    FROM delivery WHERE ended_at > statement_timestamp() - CAST(:window AS interval) GROUP BY 1, 2
+"""
 _TENANTS = "SELECT name, queued_pages FROM tenant WHERE queued_pages > 0 ORDER BY queued_pages DESC, name"
 _SIZE = "SELECT pg_database_size(current_database()) AS bytes"
 
@@ -96,6 +104,15 @@ class LaneFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryFigures:
+    """Webhooks that are to be sent, how long the oldest has waited, and those that ended within the window."""
+
+    due: int
+    age_s: float
+    ended: Mapping[tuple[str, str], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """All of it. Pairs of keys are an outcome or state, and an error code, empty where there is none."""
 
@@ -109,6 +126,7 @@ class Figures:
     step_age_s: float
     no_progress_s: float
     devices: tuple[DeviceFigures, ...]
+    deliveries: DeliveryFigures
     tenants: Mapping[str, int]
     """Queued pages, most first."""
     database_bytes: int
@@ -137,6 +155,7 @@ class PostgresFigures:
                 step_age_s=_age(connection, _STEP_AGE),
                 no_progress_s=_age(connection, _NO_PROGRESS),
                 devices=_devices(connection),
+                deliveries=_deliveries(connection, values),
                 tenants={row.name: row.queued_pages for row in connection.execute(text(_TENANTS))},
                 database_bytes=connection.execute(text(_SIZE)).scalar_one(),
             )
@@ -158,6 +177,12 @@ def _lanes(connection: Connection) -> dict[str, LaneFigures]:
         )
         for lane in {row.lane for row in rows}
     }
+
+
+def _deliveries(connection: Connection, values: dict[str, Any]) -> DeliveryFigures:
+    due = connection.execute(text(_DELIVERIES)).one()
+    ended = _pairs(connection, _ENDED_DELIVERIES, "state", values)
+    return DeliveryFigures(due=due.number, age_s=float(due.age), ended=ended)
 
 
 def _age(connection: Connection, query: str) -> float:

@@ -14,6 +14,7 @@ from pipeline.domain.document import Lane
 from pipeline.domain.errors import Transient
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.states import AttemptOutcome, ChunkState, DeviceState, JobState
+from pipeline.domain.webhooks import DeliveryState
 
 log = structlog.get_logger()
 _OPEN = (ChunkState.READY, ChunkState.ADMITTED, ChunkState.RUNNING)
@@ -77,6 +78,7 @@ class RowsCollector:
             value=known.no_progress_s,
         )
         yield from _devices(known.devices, self._cpu_bound_bytes)
+        yield from self._deliveries(known)
         yield _gauge(
             "muniment_tenant_queued_pages", "Planned pages of open jobs.", ["tenant"], self._largest(known.tenants)
         )
@@ -94,6 +96,19 @@ class RowsCollector:
         zero = {(outcome.value, ""): 0 for outcome in AttemptOutcome}
         yield _gauge(
             "muniment_ended_attempts", f"Attempts at chunks that {window}.", labels, zero | dict(known.ended_attempts)
+        )
+
+    def _deliveries(self, known: Figures) -> Iterator[Metric]:
+        yield GaugeMetricFamily("muniment_due_webhooks", "Webhooks that are to be sent.", value=known.deliveries.due)
+        yield GaugeMetricFamily(
+            "muniment_webhook_age_seconds", "How long the oldest of them has waited.", value=known.deliveries.age_s
+        )
+        zero = {(DeliveryState.DELIVERED.value, ""): 0, (DeliveryState.DEAD.value, ""): 0}
+        yield _gauge(
+            "muniment_ended_webhooks",
+            f"Webhooks that ended within the last {self._window}.",
+            ["state", "error_code"],
+            zero | dict(known.deliveries.ended),
         )
 
     def _largest(self, tenants: Mapping[str, int]) -> dict[str, int]:

@@ -101,6 +101,19 @@ def test_what_waits_is_told_by_lane_and_age(rows):
     assert rows.state("job", step) == "submitted"
 
 
+def test_webhooks_that_wait_and_that_ended_are_told(rows):
+    figures = PostgresFigures(rows.engine, MetricsSettings().window)
+    assert (figures.read().deliveries.due, figures.read().deliveries.age_s) == (0, 0)
+    for _ in range(3):
+        rows.ended(1, callback_url="https://museum.test/")
+    rows.sql("UPDATE delivery SET begun_at = now() - interval '90 s'")
+    dead = "UPDATE delivery SET state = 'dead', last_error = 'timed_out', next_at = NULL, ended_at = now()"
+    rows.sql(f"{dead} WHERE id = (SELECT min(id::text)::uuid FROM delivery)")
+    known = figures.read().deliveries
+    assert (known.due, known.ended) == (2, {("dead", "timed_out"): 1})
+    assert 90 <= known.age_s < 120
+
+
 def test_readiness_says_what_stands_still(tmp_path):
     beat = Beat("the moving of rows", within=timedelta(seconds=0.01))
     port = PortPicker(tmp_path).pick()
