@@ -29,6 +29,7 @@ CREATE TABLE endpoint (
 );
 
 CREATE INDEX endpoint_in_turn ON endpoint (taken_at);
+CREATE INDEX endpoint_leased ON endpoint (tenant) WHERE lease_until IS NOT NULL;
 
 CREATE TABLE delivery (
     id UUID DEFAULT muniment_uuid7() NOT NULL,
@@ -58,6 +59,7 @@ CREATE TABLE delivery (
 );
 
 CREATE INDEX delivery_due ON delivery (tenant, host, next_at) WHERE state = 'due';
+CREATE INDEX delivery_next ON delivery (next_at) WHERE state = 'due';
 CREATE INDEX delivery_by_job ON delivery (job_id, id);
 CREATE INDEX delivery_by_tenant ON delivery (tenant, id);
 CREATE INDEX delivery_by_endpoint ON delivery (tenant, host);

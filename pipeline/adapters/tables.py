@@ -65,6 +65,7 @@ _MAY_GO_ON = "NOT (paused OR cancel_requested OR off_hours)"
 _BEST_FIRST = ("lane", "tenant", text("priority DESC"), "created_at")
 _ENDED = "finished_at IS NOT NULL"
 _OPEN_CHUNK = _in_states([s for s in ChunkState if not s.is_terminal])
+_IS_DUE = f"state = '{DeliveryState.DUE}'"
 _AGES = "keep_originals, keep_page_images, keep_segments, keep_results, keep_rows"
 _HOURS_FORM = "hours ~ '^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]( [A-Za-z0-9_+/-]+)?$'"
 
@@ -584,6 +585,7 @@ class Endpoint(Base):
     __table_args__ = (
         CheckConstraint("(lease_owner IS NULL) = (lease_until IS NULL)", name="endpoint_lease_whole"),
         Index("endpoint_in_turn", "taken_at"),
+        Index("endpoint_leased", "tenant", postgresql_where=text("lease_until IS NOT NULL")),
     )
 
     tenant: Mapped[str] = mapped_column(primary_key=True)
@@ -611,7 +613,8 @@ class Delivery(Base):
         ),
         CheckConstraint(_one_of("last_error", DeliveryError), name="delivery_error_known"),
         ForeignKeyConstraint(["tenant", "host"], ["endpoint.tenant", "endpoint.host"], name="delivery_endpoint"),
-        Index("delivery_due", "tenant", "host", "next_at", postgresql_where=text(f"state = '{DeliveryState.DUE}'")),
+        Index("delivery_due", "tenant", "host", "next_at", postgresql_where=text(_IS_DUE)),
+        Index("delivery_next", "next_at", postgresql_where=text(_IS_DUE)),
         Index("delivery_by_job", "job_id", "id"),
         Index("delivery_by_tenant", "tenant", "id"),
         Index("delivery_by_endpoint", "tenant", "host"),

@@ -2,19 +2,22 @@
 
 from datetime import timedelta
 
+from pipeline.adapters.deliveries import PostgresDeliveries
+from pipeline.adapters.delivery_log import PostgresDeliveryLog
 from pipeline.adapters.forecasts import PostgresForecasts
 from pipeline.domain.document import Lane
 from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.retention import Kept
 from pipeline.domain.retry import Retry
 from pipeline.domain.states import Step
+from pipeline.domain.webhooks import Again, DeliveryError, Result
 from pipeline.ports.chunks import Measured
 from pipeline.ports.control import Change, Target
 from pipeline.ports.dispatch import Patience
 from tests.rows import DEVICE, window
 from tests.statements import plans, recorded
 
-LARGE = ("job", "chunk", "page", "event", "chunk_attempt")
+LARGE = ("job", "chunk", "page", "event", "chunk_attempt", "delivery", "delivery_attempt", "endpoint")
 AT_ONCE = timedelta(0)
 
 
@@ -66,6 +69,18 @@ def everything(rows):
     rows.submissions.latest(20)
     rows.submissions.events(job_id, 20)
     list(rows.ledger.pages(job_id))
+    webhooks(rows)
+
+
+def webhooks(rows):
+    rows.ended(1, callback_url="https://museum.test/")
+    queue = PostgresDeliveries(
+        rows.engine, lease=timedelta(minutes=1), per_tenant=4, max_tries=16, keep_trying=timedelta(days=3)
+    )
+    result = Result(status=None, error=DeliveryError.TIMED_OUT, elapsed_ms=10_000)
+    queue.record(queue.take(), result, Again(after=AT_ONCE), rest=AT_ONCE)
+    queue.tidy()
+    PostgresDeliveryLog(rows.engine).latest(20, tenant="museum")
 
 
 def test_every_hot_statement_finds_its_rows_by_an_index(rows):
