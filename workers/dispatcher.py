@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from datetime import timedelta
 
 import psycopg
@@ -28,6 +28,7 @@ from pipeline.steps.sweep import Sweep
 from workers.app import create_app
 from workers.chains import CeleryChains
 from workers.startup import check_services
+from workers.webhook_senders import WebhookSenders
 from workers.wiring import Wiring
 
 log = structlog.get_logger()
@@ -87,25 +88,22 @@ class Gate:
 
 
 class Rounds:
-    """Does something again and again in threads of its own, so that whatever it waits for holds up no document."""
+    """Does something again and again in a thread of its own, so that whatever it waits for holds up no document."""
 
-    def __init__(self, name: str, work: Callable[[], int], *, every: timedelta, threads: int = 1) -> None:
+    def __init__(self, name: str, work: Callable[[], int], *, every: timedelta) -> None:
         """Args: name begins the events of its log; work returns how much it has done, and is called until that is 0."""
         self._put_off, self._broke = f"{name}_put_off", f"{name}_broke"
         self._work = work
         self._every = every
         self._stopping = threading.Event()
-        self._threads = [threading.Thread(target=self._run, name=name, daemon=True) for _ in range(threads)]
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def __enter__(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
-        deadline = time.monotonic() + _LAST_ROUND.total_seconds()
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        self._thread.join(_LAST_ROUND.total_seconds())
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -128,7 +126,7 @@ class Dispatcher:
         admit: Callable[[], int],
         sweep: Callable[[], None],
         doorbell: Doorbell,
-        beside: Sequence[Rounds],
+        beside: Sequence[AbstractContextManager[None]],
         beat: Callable[[], None],
         settings: DispatcherSettings,
     ) -> None:
@@ -144,8 +142,8 @@ class Dispatcher:
     def run(self) -> None:
         """Admit, sweep and do what is to be done beside that until `stopping` is set."""
         with ExitStack() as running:
-            for rounds in self._beside:
-                running.enter_context(rounds)
+            for each in self._beside:
+                running.enter_context(each)
             self._move_rows()
         self._doorbell.close()
 
@@ -196,7 +194,7 @@ def build(settings: Settings, beat: Callable[[], None]) -> Dispatcher:
     url = wiring.engine.url.render_as_string(hide_password=False)
     beside = (
         Rounds("expiry", wiring.expire, every=settings.retention.every),
-        Rounds("webhooks", wiring.send_webhooks, every=_WEBHOOK_POLL, threads=settings.webhooks.at_once),
+        WebhookSenders(wiring.send_webhooks, threads=settings.webhooks.at_once, every=_WEBHOOK_POLL, last=_LAST_ROUND),
         Rounds("webhook_tidying", wiring.deliveries.tidy, every=_TIDY_EVERY),
     )
     return Dispatcher(

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Engine,
     and_,
@@ -30,7 +31,7 @@ from pipeline.ports.deliveries import TakenDelivery
 # Not `clock_timestamp()`: only a stable bound is looked up in an index.
 _NOW = func.statement_timestamp()
 # Written out: only so does the planner know that an index of what is due has it.
-_DUE = literal_column(f"'{DeliveryState.DUE}'")
+_DUE: ColumnElement[str] = literal_column(f"'{DeliveryState.DUE}'")
 _IS_DUE = Delivery.state == _DUE
 _ATTEMPTS_KEPT = 50
 _ENDPOINTS_KEPT = timedelta(days=1)

@@ -1,4 +1,4 @@
-"""Send webhooks: one delivery at each call, claimed, posted, and its fate recorded.
+"""Send webhooks: one delivery at a time is claimed, posted, and its fate recorded.
 
 A sender that dies between the two sends it again: at least once, always with the same id.
 """
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendWebhooks:
-    """The use case, over its ports. Safe to call from several threads."""
+    """The use case, over its ports. Safe to share between threads."""
 
     rows: DeliveryQueue
     poster: Poster
@@ -27,11 +27,12 @@ class SendWebhooks:
     """Receivers compare it with their own clock."""
     jitter: Callable[[], float]
 
-    def __call__(self) -> int:
-        """Send what is due next, if anything is; return how much was sent. Raises: Transient, without the database."""
-        taken = self.rows.take()
-        if taken is None:
-            return 0
+    def take(self) -> TakenDelivery | None:
+        """Claim what is due next, if anything is. Raises: Transient, without the database."""
+        return self.rows.take()
+
+    def send(self, taken: TakenDelivery) -> None:
+        """Post it, and record what came of that. Raises: Transient, without the database."""
         body = json.dumps(taken.body, ensure_ascii=False, separators=(",", ":")).encode()
         result = self.poster.post(taken.url, headers=self._headers(taken, body), body=body)
         fate = fate_of(result, tries=taken.tries, max_tries=self.max_tries, jitter=self.jitter())
@@ -47,7 +48,6 @@ class SendWebhooks:
             ms=result.elapsed_ms,
             again_s=round(fate.after.total_seconds(), 1) if isinstance(fate, Again) else None,
         )
-        return 1
 
     def _headers(self, taken: TakenDelivery, body: bytes) -> dict[str, str]:
         return {

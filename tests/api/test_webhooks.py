@@ -6,11 +6,13 @@ import socket
 import subprocess
 import sys
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from pipeline.adapters.webhook_keys import PostgresWebhookKeys
 from pipeline.domain.states import JobState
+from tests.steps.test_send_webhooks import send_one
 from tests.system import ROOT
 from tests.waiting import eventually
 from workers.wiring import Wiring
@@ -25,7 +27,7 @@ def send(api):
     allowed = {"http": True, "ports": (), "allowed_networks": ("127.0.0.1/32",)}
     webhooks = api.settings.webhooks.model_copy(update=allowed)
     wiring = Wiring(api.settings.model_copy(update={"webhooks": webhooks}), actor="test")
-    yield wiring.send_webhooks
+    yield partial(send_one, wiring.send_webhooks)
     wiring.deliveries._engine.dispose()
 
 
