@@ -117,6 +117,8 @@ class SourceSettings(_Section):
     """Folders below which `file://` sources may lie, on the host of the io worker; none by default."""
     buckets: tuple[str, ...] = ()
     """Buckets of the store that `s3://` sources may name; empty means any that our credentials can read."""
+    tenant_buckets: dict[str, tuple[str, ...]] = {}
+    """Buckets by the tenants that alone may name them; several may share one."""
     https: bool = True
     """Whether `https://` sources are fetched, from public addresses."""
     http: bool = False
@@ -131,6 +133,16 @@ class SourceSettings(_Section):
     """How long such a server may take to accept, and to send the next bytes."""
     longest_fetch: Duration = timedelta(minutes=30)
     """How long a document may take."""
+
+    def owns_bucket(self, tenant: str, bucket: str) -> bool | None:
+        """Whether a bucket is among a tenant's own; None where it is nobody's."""
+        owners = {owner for owner, buckets in self.tenant_buckets.items() if bucket in buckets}
+        return tenant in owners if owners else None
+
+    def allows_bucket(self, tenant: str, bucket: str) -> bool:
+        """Whether a job of a tenant may name a bucket."""
+        owns = self.owns_bucket(tenant, bucket)
+        return not self.buckets or bucket in self.buckets if owns is None else owns
 
     def web_rules(self) -> WebRules:
         """Return what may be fetched by HTTP."""

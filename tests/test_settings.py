@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.settings import Settings, SettingsError, read_settings
+from pipeline.settings import Settings, SettingsError, SourceSettings, read_settings
 
 
 @pytest.fixture
@@ -17,6 +17,26 @@ def config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     path = tmp_path / "muniment.toml"
     monkeypatch.setenv("MUNIMENT_CONFIG", str(path))
     return path
+
+
+@pytest.mark.parametrize(
+    ("buckets", "tenant", "bucket", "is_allowed"),
+    [
+        ((), "library", "anything", True),
+        ((), "museum", "scans", True),
+        ((), "library", "scans", False),
+        (("archive",), "library", "archive", True),
+        (("archive",), "library", "anything", False),
+        (("archive",), "museum", "scans", True),
+        (("archive", "scans"), "library", "scans", False),
+        ((), "library", "shared", True),
+    ],
+)
+def test_a_bucket_is_for_all_or_for_its_tenants_alone(
+    buckets: tuple[str, ...], tenant: str, bucket: str, is_allowed: bool
+) -> None:
+    own = {"museum": ("scans", "shared"), "library": ("shared",)}
+    assert SourceSettings(buckets=buckets, tenant_buckets=own).allows_bucket(tenant, bucket) is is_allowed
 
 
 def test_without_any_source_the_defaults_hold() -> None:

@@ -153,7 +153,7 @@ class Wiring:
         sources = self.settings.sources
         rules = SourceRules(
             file_roots=sources.file_roots,
-            buckets=sources.buckets,
+            allows_bucket=sources.allows_bucket,
             own_bucket=self.settings.objects.bucket,
             max_bytes=self.settings.limits.max_file_bytes,
         )

@@ -51,6 +51,7 @@ class PostgresJobSteps:
             raise StaleMove(f"job {job_id} does not wait for {step} at attempt {attempt}")
         return ClaimedJob(
             claim=claim,
+            tenant=row.tenant,
             source_uri=row.source_uri,
             upload_key=row.upload_key,
             source_name=row.source_name,

@@ -23,7 +23,7 @@ def submit(service: Served, caller: Submitter, batch: NewBatch) -> JobIds:
     """Hand in many documents by their URIs, all or none; they join the batch of this label, new or not."""
     check_quota(service, caller)
     for source in batch.sources:
-        check_source(service, source)
+        check_source(service, caller, source)
         check_callback(service, source)
     submissions = [
         as_submission(

@@ -52,7 +52,7 @@ async def submit(
     match request.headers.get("content-type", "").partition(";")[0].strip().lower():
         case "application/json":
             source = await _source(request)
-            check_source(service, source)
+            check_source(service, caller, source)
             fields = combined(source, fields)
             check_callback(service, fields)
             submission = as_submission(caller, fields, source_uri=source.source_uri, source_name=fields.name)
@@ -82,7 +82,7 @@ def check_quota(service: Service, caller: Caller) -> None:
     )
 
 
-def check_source(service: Service, source: Source) -> None:
+def check_source(service: Service, caller: Caller, source: Source) -> None:
     """Raises: Rejected, unless the settings say that callers may name this bucket, or URLs like this one.
 
     What the name of a host means is looked up, and checked, when the document is fetched.
@@ -93,10 +93,12 @@ def check_source(service: Service, source: Source) -> None:
         except NotAllowed as error:
             raise Rejected(ErrorCode.SOURCE_NOT_ALLOWED, f"{error} (sources.*)") from error
         return
-    bucket = source.source_uri.removeprefix("s3://").partition("/")[0]
-    if bucket not in service.settings.sources.buckets:
+    bucket, sources = source.source_uri.removeprefix("s3://").partition("/")[0], service.settings.sources
+    owns = sources.owns_bucket(caller.tenant, bucket)
+    if not (bucket in sources.buckets if owns is None else owns):
         raise Rejected(
-            ErrorCode.SOURCE_NOT_ALLOWED, f"callers may name no objects of {bucket} (sources.buckets): send the file"
+            ErrorCode.SOURCE_NOT_ALLOWED,
+            f"callers may name no objects of {bucket} (sources.buckets, sources.tenant_buckets): send the file",
         )
 
 

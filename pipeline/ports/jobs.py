@@ -30,6 +30,7 @@ class ClaimedJob:
     """What a step needs to know of the job that it claimed."""
 
     claim: JobClaim
+    tenant: str
     source_uri: str | None
     upload_key: str | None
     source_name: str

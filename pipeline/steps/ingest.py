@@ -30,7 +30,8 @@ class SourceRules:
     """Where sources may lie, and how large they may be."""
 
     file_roots: tuple[Path, ...]
-    buckets: tuple[str, ...]
+    allows_bucket: Callable[[str, str], bool]
+    """Says whether a tenant may name a bucket."""
     own_bucket: str
     max_bytes: int
 
@@ -112,7 +113,7 @@ class Ingest:
         match uri.scheme:
             case "s3":
                 bucket, key = uri.netloc, unquote(uri.path).lstrip("/")
-                self._check_bucket(bucket, key)
+                self._check_bucket(job.tenant, bucket, key)
                 with self.objects.get(key, bucket=bucket) as pieces:
                     yield pieces
             case "file":
@@ -127,9 +128,9 @@ class Ingest:
                     f"sources are s3://bucket/key, https://host/path or file:///path, not {scheme or 'bare'}",
                 )
 
-    def _check_bucket(self, bucket: str, key: str) -> None:
+    def _check_bucket(self, tenant: str, bucket: str, key: str) -> None:
         is_internal = bucket == self.rules.own_bucket and key.startswith(keys.INTERNAL)
-        if is_internal or (self.rules.buckets and bucket not in self.rules.buckets):
+        if is_internal or not self.rules.allows_bucket(tenant, bucket):
             raise Rejected(
                 ErrorCode.SOURCE_NOT_ALLOWED, f"s3://{bucket}/{key} is not among the allowed sources (sources.buckets)"
             )

@@ -111,12 +111,14 @@ def test_sources_and_options_are_judged_on_the_row(system, tmp_path):
     (tmp_path / "outside.pdf").write_bytes(b"%PDF-1.4")
     scan(root, 1, name="in.pdf")
     system.environment["MUNIMENT_SOURCES__FILE_ROOTS"] = json.dumps([str(root)])
+    system.environment["MUNIMENT_SOURCES__TENANT_BUCKETS"] = '{"museum": ["museum-scans"]}'
     system.start(slots=0)
     bucket = system.settings.objects.bucket
     refused = {
         f"s3://{bucket}/no/such/key": "source_not_found",
         f"s3://{bucket}/originals/ab/abcd": "source_not_allowed",
         "s3://no-such-bucket/key": "source_not_found",
+        "s3://museum-scans/key": "source_not_allowed",
         "file:///etc/passwd": "source_not_allowed",
         f"file://{root}/../outside.pdf": "source_not_allowed",
         f"file://{root}/missing.pdf": "source_not_found",

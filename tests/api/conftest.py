@@ -219,6 +219,7 @@ def api(shared_settings, tmp_path_factory):
     yield made.start(
         MUNIMENT_API__INLINE_BYTES="2000",
         MUNIMENT_SOURCES__BUCKETS='["archive"]',
+        MUNIMENT_SOURCES__TENANT_BUCKETS='{"owner": ["owned"]}',
         MUNIMENT_LIMITS__MAX_FILE_BYTES="30000000",
     )
     made.stop()

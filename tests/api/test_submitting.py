@@ -134,6 +134,19 @@ def test_callers_name_only_buckets_that_the_settings_name(museum):
     assert (answer.status, answer.code) == (403, "source_not_allowed")
 
 
+def test_a_tenant_s_bucket_is_named_by_nobody_else(api, museum):
+    owned = {"source_uri": "s3://owned/1.pdf"}
+    owner = api.caller(tenant="owner")
+    assert [owner("POST", "/v1/jobs", json=source).status for source in (owned, {"source_uri": "s3://archive/1"})] == [
+        201, 201,
+    ]  # fmt: skip
+    for answer in (
+        museum("POST", "/v1/jobs", json=owned),
+        museum("POST", "/v1/batches", json={"label": "box-17", "sources": [owned]}),
+    ):
+        assert (answer.status, answer.code) == (403, "source_not_allowed")
+
+
 def test_a_document_may_lie_at_a_web_server_and_is_looked_for_there_later(museum):
     answer = museum("POST", "/v1/jobs", json={"source_uri": "https://archive.test/box-17/0001.pdf?signature=1"})
     assert (answer.status, answer.json["name"]) == (201, "0001.pdf")
