@@ -17,6 +17,7 @@ _COMMANDS = {
     "jobs": ("jobs", "List the newest jobs."),
     "show": ("jobs", "Show a job: state, pages, error, trail."),
     "result": ("jobs", "Print or save an output of a job."),
+    "review": ("review", "List flagged pages of all jobs, the worst first."),
     "cancel": ("control", "Cancel jobs, a batch or a tenant's."),
     "pause": ("control", "Let jobs, a batch or a tenant's wait."),
     "resume": ("control", "Let what was paused go on."),

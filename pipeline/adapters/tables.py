@@ -326,6 +326,13 @@ class Page(Base):
         CheckConstraint("confidence BETWEEN 0 AND 1", name="page_confidence_range"),
         ForeignKeyConstraint(["chunk_id"], ["chunk.id"], name="page_chunk", ondelete="SET NULL"),
         Index("page_by_chunk", "chunk_id", postgresql_where=text("chunk_id IS NOT NULL")),
+        Index(
+            "page_flagged",
+            text("muniment_doubt(flags) DESC"),
+            text("job_id DESC"),
+            "number",
+            postgresql_where=text("flags <> '[]'::jsonb"),
+        ),
     )
 
     job_id: Mapped[UUID] = mapped_column(ForeignKey("job.id", ondelete="CASCADE"), primary_key=True)

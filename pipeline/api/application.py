@@ -14,6 +14,7 @@ from pipeline.api import (
     problems,
     results,
     resumable,
+    review,
     submitting,
 )
 from pipeline.api.callers import Door
@@ -25,6 +26,7 @@ CALLERS = (
     resumable.router,
     jobs.router,
     events.router,
+    review.router,
     results.router,
     acts.router,
     batches.router,

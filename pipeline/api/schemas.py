@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
@@ -21,6 +21,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from pipeline.domain import recognition
 from pipeline.domain.document import PageClass
 from pipeline.domain.forecast import Forecast
 from pipeline.domain.options import MAX_DPI, MIN_DPI, LanePolicy, OutputFormat
@@ -30,6 +31,7 @@ from pipeline.domain.password import MAX_CHARACTERS, Password
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.states import JobState
 from pipeline.domain.webhooks import DeliveryError, DeliveryState, WebhookEvent
+from pipeline.ports import review
 from pipeline.ports.deliveries import AttemptRow, DeliveryStatus
 from pipeline.ports.job_views import BatchStatus, PageRow, Progress
 from pipeline.ports.submissions import JobStatus
@@ -64,6 +66,7 @@ def _as_password(value: object) -> Password:
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=_PRINTABLE)]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f/]+$")]
 Hours = Annotated[str, StringConstraints(pattern=_HOURS)]
+FlagName = Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,64}$")]
 EngineName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 IdempotencyKey = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 SourceUri = Annotated[
@@ -171,6 +174,13 @@ class Upload(BaseModel):
     expires_at: datetime = Field(description="It is given up then, unless it has become a job.")
 
 
+class Flag(BaseModel):
+    """A doubt, or something that had to be done."""
+
+    name: str
+    score: float | None = Field(description="0 to 1; null where there is none to give.")
+
+
 class Failure(BaseModel):
     """Why something ended as it did."""
 
@@ -203,7 +213,7 @@ class Job(BaseModel):
     media_type: str | None
     size_bytes: int | None
     pages: Pages
-    flags: list[str]
+    flags: list[Flag]
     results: dict[OutputFormat, str] = Field(description="Where each output is fetched.")
     error: Failure | None
     callback_url: str | None
@@ -254,7 +264,7 @@ class Page(BaseModel):
     page_class: PageClass = Field(serialization_alias="class", validation_alias=AliasChoices("class", "page_class"))
     outcome: PageOutcome | None
     confidence: float | None
-    flags: list[str]
+    flags: list[Flag]
     width_px: int | None
     height_px: int | None
     dpi: float | None
@@ -270,6 +280,27 @@ class PageList(BaseModel):
 
     pages: list[Page]
     next: int | None = Field(description="The cursor of those that follow.")
+
+
+class FlaggedPage(BaseModel):
+    """A page that somebody should look at."""
+
+    job: UUID
+    name: str = Field(description="Of its document.")
+    label: str | None
+    number: int
+    outcome: PageOutcome
+    confidence: float | None
+    score: float = Field(description="Of the flag asked for, else of its worst; 0.5 for one without.")
+    flags: list[Flag]
+    image: str = Field(description="Where it is seen.")
+
+
+class ReviewList(BaseModel):
+    """Some flagged pages, the worst first."""
+
+    pages: list[FlaggedPage]
+    next: str | None = Field(description="The cursor of those that follow.")
 
 
 class Batch(BaseModel):
@@ -359,7 +390,7 @@ def job_fields(status: JobStatus) -> dict[str, Any]:
         "media_type": status.media_type,
         "size_bytes": status.size_bytes,
         "pages": Pages(total=status.page_count, done=status.pages_done, outcomes=dict(status.outcomes)),
-        "flags": [flag.name for flag in status.flags],
+        "flags": _flags(status.flags),
         "results": {form: f"/v1/jobs/{status.job_id}/result?format={form}" for form in status.result_keys},
         "error": _failure(status.error_code, status.error_detail),
         "callback_url": status.callback_url,
@@ -393,7 +424,7 @@ def page(row: PageRow) -> Page:
         page_class=row.page_class,
         outcome=row.outcome,
         confidence=row.confidence,
-        flags=[flag.name for flag in row.flags],
+        flags=_flags(row.flags),
         width_px=row.width_px,
         height_px=row.height_px,
         dpi=row.dpi,
@@ -402,6 +433,21 @@ def page(row: PageRow) -> Page:
         revision=row.revision,
         elapsed_ms=row.elapsed_ms,
         error=_failure(row.error_code, row.error_detail),
+    )
+
+
+def flagged_page(found: review.FlaggedPage) -> FlaggedPage:
+    """Return a flagged page as callers see it."""
+    return FlaggedPage(
+        job=found.job_id,
+        name=found.source_name,
+        label=found.label,
+        number=found.number,
+        outcome=found.outcome,
+        confidence=found.confidence,
+        score=found.doubt,
+        flags=_flags(found.flags),
+        image=f"/v1/jobs/{found.job_id}/pages/{found.number}?format=image",
     )
 
 
@@ -443,6 +489,10 @@ def _delivery_fields(status: DeliveryStatus) -> dict[str, Any]:
 def options_given(options: Options) -> dict[str, Any]:
     """Return the options as they stand on a job's row: those that were given."""
     return options.model_dump(mode="json", exclude_none=True)
+
+
+def _flags(flags: Iterable[recognition.Flag]) -> list[Flag]:
+    return [Flag(name=flag.name, score=flag.score) for flag in flags]
 
 
 def _failure(code: str | None, detail: str | None) -> Failure | None:

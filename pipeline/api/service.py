@@ -18,6 +18,7 @@ from pipeline.adapters.objects import Links, S3Objects
 from pipeline.adapters.rate_limits import RateLimits
 from pipeline.adapters.reasons import PostgresReasons
 from pipeline.adapters.removals import PostgresRemovals
+from pipeline.adapters.reviews import PostgresReview
 from pipeline.adapters.submissions import PostgresSubmissions
 from pipeline.adapters.uploads import PostgresUploads
 from pipeline.api import schemas
@@ -49,6 +50,7 @@ class Service:
         self.keys = PostgresApiKeys(self.engine)
         self.submissions = PostgresSubmissions(self.engine)
         self.views = PostgresJobViews(self.engine)
+        self.review = PostgresReview(self.engine)
         self.reasons = PostgresReasons(self.engine)
         self.forecasts = PostgresForecasts(self.engine)
         self.deliveries = PostgresDeliveryLog(self.engine)

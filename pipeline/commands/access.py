@@ -14,6 +14,7 @@ from pipeline.adapters.devices import PostgresDeviceBoard
 from pipeline.adapters.forecasts import PostgresForecasts
 from pipeline.adapters.objects import S3Objects
 from pipeline.adapters.reasons import PostgresReasons
+from pipeline.adapters.reviews import PostgresReview
 from pipeline.adapters.submissions import PostgresSubmissions
 from pipeline.domain import keys
 from pipeline.domain.document import JobId
@@ -52,6 +53,7 @@ class Access:
         self.submissions = PostgresSubmissions(self.engine)
         self.devices = PostgresDeviceBoard(self.engine)
         self.control = PostgresControl(self.engine)
+        self.review = PostgresReview(self.engine)
         self.reasons = PostgresReasons(self.engine)
         self.forecasts = PostgresForecasts(self.engine)
         self.objects = S3Objects(settings.objects)

@@ -17,6 +17,7 @@ FOR_CALLERS = {
     "GET /v1/jobs/{job_id}/pages/{number}": READ,
     "GET /v1/jobs/{job_id}/result": READ,
     "GET /v1/jobs/{job_id}/events": READ,
+    "GET /v1/review": READ,
     "PATCH /v1/jobs/{job_id}": ACT,
     "DELETE /v1/jobs/{job_id}": ACT,
     "POST /v1/jobs/{job_id}/cancel": ACT,

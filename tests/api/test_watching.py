@@ -1,10 +1,11 @@
 """Jobs, pages, results and events, for those who watch."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from pipeline.domain.recognition import PageOutcome
+from pipeline.domain.recognition import Flag, PageOutcome
 from pipeline.domain.states import AttemptOutcome
 from pipeline.ports.chunks import Measured
 from tests.rows import entry, unknown
@@ -254,3 +255,48 @@ def test_metrics_are_on_a_port_of_their_own_and_name_nobody(api, museum, tenant)
     assert 'muniment_api_requests_total{method="GET",route="/v1/jobs/{job_id}",status="200"}' in metrics
     assert not [name for name in (str(job_id), tenant, "box-17") if name in metrics]
     assert museum("GET", "/metrics").status == 404
+
+
+def flagged(api, *scores, **more):
+    """Insert a job with a page for each score, flagged as blurred."""
+    job_id, chunk = api.claimed(len(scores), **more)
+    flags = [(Flag(name="blurred", score=score),) for score in scores]
+    api.rows.chunks.record(
+        chunk.claim, [replace(entry(number), flags=raised) for number, raised in enumerate(flags, 1)]
+    )
+    return str(job_id)
+
+
+def test_flagged_pages_are_listed_worst_first_in_parts_and_by_filters(api, museum, tenant):
+    first = flagged(api, 0.6, 0.9, tenant=tenant, label="box-1")
+    second = flagged(api, 0.7, None, tenant=tenant)
+    seen, cursor = [], ""
+    while cursor is not None:
+        found = museum("GET", f"/v1/review?limit=3{cursor and f'&cursor={cursor}'}").json
+        seen += [(page["job"], page["number"], page["score"]) for page in found["pages"]]
+        cursor = found["next"]
+    assert seen == [(first, 2, 0.9), (second, 1, 0.7), (first, 1, 0.6), (second, 2, 0.5)]
+    [worst, *_] = museum("GET", f"/v1/review?job={first}&flag=blurred&min_score=0.7&since=2020-01-01T00:00:00Z").json[
+        "pages"
+    ]
+    assert (worst["number"], worst["label"], worst["outcome"]) == (2, "box-1", "recognised")
+    assert worst["flags"] == [{"name": "blurred", "score": 0.9}]
+    assert worst["image"] == f"/v1/jobs/{first}/pages/2?format=image"
+    assert museum("GET", "/v1/review?label=box-2").json == {"pages": [], "next": None}
+    pages = museum("GET", f"/v1/jobs/{second}/pages").json["pages"]
+    assert [page["flags"] for page in pages] == [[{"name": "blurred", "score": score}] for score in (0.7, None)]
+
+
+def test_flagged_pages_of_another_tenant_are_not_there(api, museum, library, tenant):
+    job_id = flagged(api, 0.6, tenant=tenant, label="box-1")
+    for narrowed in ("", f"?job={job_id}", "?label=box-1", "?flag=blurred"):
+        assert len(museum("GET", f"/v1/review{narrowed}").json["pages"]) == 1
+        assert library("GET", f"/v1/review{narrowed}").json["pages"] == []
+
+
+@pytest.mark.parametrize(
+    "asked", ["cursor=x", "cursor=2_01900000-0000-7000-8000-00000000dead_1", "min_score=2", "flag=A"]
+)
+def test_a_review_that_can_not_be_asked_for_is_refused(museum, asked):
+    refused = museum("GET", f"/v1/review?{asked}")
+    assert (refused.status, refused.code) == (422, "invalid_request")

@@ -42,11 +42,13 @@ def migrated(database_url: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def modelled(empty_database_url: str, migrated: Engine) -> Iterator[Engine]:
-    """A database that the models created by themselves, after the one function that their defaults call."""
+    """A database that the models created by themselves, after the functions that their defaults and indexes call."""
     engine = create_engine(empty_database_url)
-    definition = rows(migrated, "SELECT pg_get_functiondef('muniment_uuid7'::regproc)")
+    called = "('muniment_uuid7'::regproc), ('muniment_doubt'::regproc)"
+    definitions = rows(migrated, f"SELECT pg_get_functiondef(name) FROM (VALUES {called}) AS called (name)")
     with engine.begin() as connection:
-        connection.exec_driver_sql(definition.pop()[0])
+        for (definition,) in definitions:
+            connection.exec_driver_sql(definition)
         Base.metadata.create_all(connection)
     yield engine
     engine.dispose()

@@ -1,0 +1,56 @@
+"""Pages that somebody should look at, over all of a tenant's jobs."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import AfterValidator
+
+from pipeline.api import schemas
+from pipeline.api.callers import Reader
+from pipeline.api.documentation import problems
+from pipeline.api.jobs import Limit
+from pipeline.api.schemas import FlagName, Label, Moment, ReviewList
+from pipeline.api.service import Served
+from pipeline.domain.document import JobId
+from pipeline.ports.review import Place, ReviewFilter
+
+router = APIRouter(tags=["watch"])
+
+
+def _check_place(cursor: str) -> str:
+    Place.parse(cursor)
+    return cursor
+
+
+Cursor = Annotated[str, Query(max_length=100, description="`next` of the answer before."), AfterValidator(_check_place)]
+
+
+@router.get("/v1/review", responses=problems(401, 403, 422, 429, 503))
+def review(
+    *,
+    service: Served,
+    caller: Reader,
+    job: Annotated[UUID | None, Query(description="Only pages of this one.")] = None,
+    label: Label | None = None,
+    flag: Annotated[FlagName | None, Query(description="Only pages with this one, by its score.")] = None,
+    min_score: Annotated[float, Query(ge=0, le=1)] = 0.0,
+    since: Annotated[Moment | None, Query(description="Only of jobs submitted then or later.")] = None,
+    cursor: Cursor | None = None,
+    limit: Limit = 50,
+) -> ReviewList:
+    """List flagged pages, the worst first."""
+    wanted = ReviewFilter(
+        tenant=caller.tenant,
+        job_id=JobId(job) if job else None,
+        label=label,
+        flag=flag,
+        min_doubt=min_score,
+        since=since,
+        after=Place.parse(cursor) if cursor else None,
+    )
+    found = service.review.pages(limit, wanted)
+    return ReviewList(
+        pages=[schemas.flagged_page(page) for page in found],
+        next=str(found[-1].place) if len(found) == limit else None,
+    )
