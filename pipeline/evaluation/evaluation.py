@@ -11,7 +11,7 @@ from pipeline.evaluation.measures import LineScore, characters, error_rate, line
 from pipeline.evaluation.truth import Known
 
 RIGHT = 0.99
-SURE = (0.95, 0.8, 0.0)
+SURE = (0.98, 0.95, 0.9, 0.8, 0.0)
 """Lower bounds of the classes that confidences are sorted into."""
 _STATE_OF = {"ok": "succeeded"}
 
@@ -27,6 +27,8 @@ class PageScore(BaseModel):
     wer: float
     order: float | None
     """Share of the lines found that stand in the right order; None if too few were found."""
+    flags: list[str] = Field(default_factory=list)
+    """Those that were raised."""
 
 
 class Calibration(BaseModel):
@@ -84,6 +86,15 @@ class Evaluation(BaseModel):
             kinds.setdefault(page.kind, []).append(page)
         return kinds | {"all": self.pages}
 
+    @property
+    def by_flag(self) -> dict[str, list[PageScore]]:
+        """Return the pages that each flag was raised on, and last those with any and with none."""
+        names = sorted({name for page in self.pages for name in page.flags})
+        return {name: [page for page in self.pages if name in page.flags] for name in names} | {
+            "any": [page for page in self.pages if page.flags],
+            "none": [page for page in self.pages if not page.flags],
+        }
+
 
 Read = Mapping[str, Any]
 """A page as `document.json` has it."""
@@ -137,6 +148,7 @@ def _scored(known: Known, pages: Mapping[int, Read]) -> Iterator[PageScore]:
             cer=round(error_rate(characters(read), characters(true)), 4),
             wer=round(error_rate(words(read), words(true)), 4),
             order=reading_order(read, true),
+            flags=sorted({flag["name"] for flag in pages[number]["flags"]}) if number in pages else [],
         )
 
 

@@ -8,7 +8,8 @@ from pipeline.evaluation.evaluation import Evaluation, PageScore, mean_order
 
 def markdown(found: Evaluation) -> str:
     """Return the tables, one below the other."""
-    return "\n".join((*_kinds(found), "", *_pages(found), "", *_calibration(found), "", *_rest(found))) + "\n"
+    parts = (_kinds(found), _pages(found), _calibration(found), _flags(found), _rest(found))
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
 def _kinds(found: Evaluation) -> Iterator[str]:
@@ -37,11 +38,24 @@ def _worst_last(page: PageScore) -> tuple[float, str, int]:
 
 
 def _calibration(found: Evaluation) -> Iterator[str]:
-    yield "| confidence | lines | right | of their characters |"
-    yield "| --- | --- | --- | --- |"
+    yield "| confidence | lines | right | of their characters | that or more: lines | right |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    lines = right = 0
+    below = ""
     for group in found.calibration:
-        share = f"{group.right / group.lines:.1%}" if group.lines else "-"
-        yield f"| {group.at_least:g} and more | {group.lines} | {share} | {group.characters_right:.1%} |"
+        lines, right = lines + group.lines, right + group.right
+        this = f"{group.lines} | {_share(group.right, group.lines)} | {group.characters_right:.1%}"
+        yield f"| {group.at_least:g}{below} | {this} | {lines} | {_share(right, lines)} |"
+        below = f" to {group.at_least:g}"
+
+
+def _flags(found: Evaluation) -> Iterator[str]:
+    yield "| pages with the flag | pages | CER mean | CER worst |"
+    yield "| --- | --- | --- | --- |"
+    for name, pages in found.by_flag.items():
+        if pages:
+            cers = [page.cer for page in pages]
+            yield f"| {name} | {len(pages)} | {statistics.fmean(cers):.2%} | {max(cers):.2%} |"
 
 
 def _rest(found: Evaluation) -> Iterator[str]:
@@ -56,6 +70,10 @@ def _rest(found: Evaluation) -> Iterator[str]:
     yield f"| documents that ended otherwise than they should | {len(found.unexpected)} |"
     if found.seconds:
         yield f"| pages a second, all in all | {pages / found.seconds:.2f} |"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "-"
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -65,10 +65,47 @@ def test_blank_pages_count_where_they_are_known():
 def test_confidence_is_set_against_what_is_right():
     pages = [page(1, "the first line\nthe last lime", confidence=0.97)]
     found = evaluate([known("a.pdf", "the first line\nthe last line")], {"a.pdf": result(*pages)}, seconds=1)
-    sure, *rest = found.calibration
+    _, sure, *rest = found.calibration
     assert (sure.at_least, sure.lines, sure.right) == (0.95, 2, 1)
     assert sure.characters_right == pytest.approx((1 + 10 / 11) / 2, abs=1e-4)
-    assert [group.lines for group in rest] == [0, 0]
+    assert [group.lines for group in rest] == [0, 0, 0]
+
+
+def test_of_the_lines_above_each_confidence_the_table_says_how_many_are_right():
+    results = {
+        f"box-{number}.pdf": result(page(1, text, confidence=confidence))
+        for number, (text, confidence) in enumerate(
+            [("the first line\nthe last line", 0.99), ("the first lime", 0.96), ("the last line", 0.91), ("last", 0.2)]
+        )
+    }
+    corpus = [known(file, "the first line\nthe last line") for file in results]
+    rows = [
+        [cell.strip() for cell in row.strip("|").split("|")]
+        for row in markdown(evaluate(corpus, results, seconds=1)).splitlines()
+        if row.startswith("| 0")
+    ]
+    assert [(row[0], row[1], row[2], row[4], row[5]) for row in rows] == [
+        ("0.98", "2", "100.0%", "2", "100.0%"),
+        ("0.95 to 0.98", "1", "0.0%", "3", "66.7%"),
+        ("0.9 to 0.95", "1", "100.0%", "4", "75.0%"),
+        ("0.8 to 0.9", "0", "-", "4", "75.0%"),
+        ("0 to 0.8", "1", "100.0%", "5", "80.0%"),
+    ]
+
+
+def test_pages_are_set_apart_by_their_flags():
+    results = {
+        "a.pdf": result(page(1, "hell", flags=["blurred", "skewed"]), page(2, "world")),
+        "b.pdf": result(page(1, "wor", flags=["blurred"])),
+    }
+    found = evaluate([known("a.pdf", "hello", "world"), known("b.pdf", "world")], results, seconds=1)
+    assert {name: [(page.file, page.page) for page in pages] for name, pages in found.by_flag.items()} == {
+        "blurred": [("a.pdf", 1), ("b.pdf", 1)],
+        "skewed": [("a.pdf", 1)],
+        "any": [("a.pdf", 1), ("b.pdf", 1)],
+        "none": [("a.pdf", 2)],
+    }
+    assert "| blurred | 2 | 30.00% | 40.00% |" in markdown(found)
 
 
 def test_a_rise_beyond_the_tolerance_is_a_regression_and_one_within_it_is_none():
