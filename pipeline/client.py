@@ -240,7 +240,11 @@ def _flat(fields: JobFields) -> list[tuple[str, str]]:
     """Return them as a form has them."""
     given = _given(fields)
     options = given.pop("options", {})
-    repeated = {"format": options.pop("formats", None), "callback_event": given.pop("callback_events", None)}
+    repeated = {
+        "format": options.pop("formats", None),
+        "language": options.pop("languages", None),
+        "callback_event": given.pop("callback_events", None),
+    }
     plain = {**given, **{name: value for name, value in options.items() if value is not None}}
     return [
         *((name, str(value)) for name, value in plain.items()),

@@ -93,6 +93,7 @@ def header(pages, **changes):
         "selected": None,
         "outcomes": outcomes,
         "flags": (Flag(name="repaired"),),
+        "page_flags": {"blurred": 2, "skewed": 1},
         "created_at": datetime(2026, 11, 30, 9, 0, tzinfo=UTC),
         "finished_at": datetime(2026, 11, 30, 9, 1, 2, 345678, tzinfo=UTC),
     }

@@ -25,6 +25,7 @@ from pipeline.adapters.blank_pages import is_blank
 from pipeline.adapters.documents.opener import FileOpener
 from pipeline.adapters.objects import S3Objects
 from pipeline.adapters.original_cache import OriginalCache
+from pipeline.adapters.page_look import look_at
 from pipeline.adapters.rendered_pages import RenderedPages
 from pipeline.adapters.resident_memory import ResidentMemory, give_back_memory, resident_bytes
 from pipeline.adapters.smaller_pages import smaller
@@ -32,10 +33,11 @@ from pipeline.domain import keys
 from pipeline.domain.batches import BatchBound
 from pipeline.domain.document import ChunkId, JobId, PageClass
 from pipeline.domain.errors import ErrorCode, PipelineError
+from pipeline.domain.languages import parse_language
 from pipeline.domain.password import Password
 from pipeline.domain.recognition import PageResult
 from pipeline.domain.serialisation import encode_segment
-from pipeline.engines.registry import create
+from pipeline.engines.registry import create, told
 from pipeline.logs import configure_logs
 from pipeline.ports.chunks import Measured, PageEntry, PageTask
 from pipeline.ports.documents import DocumentOpener, OpenDocument
@@ -170,9 +172,11 @@ class Runner:
             document=document,
             engine=self.engine.identity,
             is_blank=is_blank,
+            look=look_at,
             chunk_id=chunk_id,
             attempt=message["attempt"],
             dpi=message["dpi"],
+            languages=tuple(map(parse_language, message["languages"])),
             rendered=ahead.take if message["rendered_ahead"] else lambda _: None,
         )
         return ChunkReader(
@@ -221,6 +225,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--lock", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True, help="for temporary files; emptied at the start")
     parser.add_argument("--engine", required=True)
+    parser.add_argument("--language", action="append", default=[], help="that it is to read; repeatable")
     return parser.parse_args()
 
 
@@ -241,7 +246,8 @@ def main() -> int:
         return EXIT_LOCKED
     inbox = Inbox(sys.stdin.buffer)
     try:
-        engine = create(arguments.engine, settings.devices.engine_options.get(arguments.engine, {}))
+        options = settings.devices.engine_options.get(arguments.engine, {})
+        engine = create(arguments.engine, told(arguments.engine, options, arguments.language))
         gauge = engine.gauge or ResidentMemory()
         engine.warm_up()
         keep_for_good()

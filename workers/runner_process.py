@@ -21,6 +21,8 @@ class RunnerCommand:
     """How a runner is started."""
 
     engine: str
+    languages: tuple[str, ...] = ()
+    """That it is to read, by their codes, where it can be told that."""
     lock: Path
     folder: Path
     """For its temporary files; emptied whenever a runner starts."""
@@ -39,6 +41,7 @@ class RunnerCommand:
             str(self.folder),
             "--engine",
             self.engine,
+            *(f"--language={code}" for code in self.languages),
         ]
 
 

@@ -16,8 +16,10 @@ import structlog
 from pipeline.domain.batches import ANY, BatchBound
 from pipeline.domain.device_health import BREAKS_THE_RUNNER, Health
 from pipeline.domain.errors import ErrorCode, PipelineError, Transient
+from pipeline.domain.languages import parse_language
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.retry import Attempts
+from pipeline.engines.registry import find
 from pipeline.ports.chunks import ClaimedChunk, Measured
 from pipeline.ports.devices import (
     BatchLowered,
@@ -221,18 +223,20 @@ class Supervisor:
             log.error("runner_does_not_end", device=self._device_id, pid=runner.pid, detail=str(error))  # noqa: TRY400
 
     def _switch(self, chunk: ClaimedChunk) -> Generator[ReadingEvent, None, None]:
-        """Replace the runner if the chunk's job asks for another engine than it has."""
-        asked = chunk.options.get("engine") or self._default_engine
-        if asked == self._command.engine and self._is_warm:
+        """Replace the runner if the chunk's job asks for another engine than it has, or to read other languages."""
+        engine = str(chunk.options.get("engine") or self._default_engine)
+        named = _languages(chunk)
+        languages = named if named and find(engine).is_told_languages else ()
+        if (engine, languages) == (self._command.engine, self._command.languages) and self._is_warm:
             return
         self.replace()
-        self._command = replace(self._command, engine=str(asked))
+        self._command = replace(self._command, engine=engine, languages=languages)
         try:
             for _ in self._warming():
                 yield Tick()
         except Transient:
             # That this one can't be had is this job's trouble alone.
-            self._command = replace(self._command, engine=self._default_engine)
+            self._command = replace(self._command, engine=self._default_engine, languages=())
             raise
 
     def _send(self, chunk: ClaimedChunk) -> None:
@@ -251,6 +255,7 @@ class Supervisor:
             size_bytes=chunk.size_bytes,
             pages=[[page.number, page.page_class] for page in chunk.pages],
             dpi=dpi,
+            languages=_languages(chunk),
             rendered_ahead=chunk.lane.renders_ahead,
             flush_pages=self._flush_pages if is_first else 1,
             bound=asdict(bound) if bound else None,
@@ -381,6 +386,12 @@ class Supervisor:
         if self._runner is None:
             raise RunnerGone("there is no runner")
         return self._runner
+
+
+def _languages(chunk: ClaimedChunk) -> tuple[str, ...]:
+    """Return the codes of the languages that the chunk's job names."""
+    names = chunk.options.get("languages")
+    return tuple(parse_language(name).code for name in names) if isinstance(names, list) else ()
 
 
 def _now() -> datetime:

@@ -4,6 +4,7 @@ import os
 import random
 import secrets
 import socket
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
@@ -29,9 +30,10 @@ from pipeline.adapters.web_sources import WebSources
 from pipeline.adapters.webhook_poster import WebhookPoster
 from pipeline.adapters.writers import OUTPUTS
 from pipeline.domain.document import Lane
+from pipeline.domain.languages import Language
 from pipeline.domain.pixel_memory import BatchModel
 from pipeline.domain.retry import AttemptLimits
-from pipeline.engines.registry import memory_of
+from pipeline.engines.registry import memory_of, unread
 from pipeline.engines.registry import names as engine_names
 from pipeline.ports.baselines import Baseline
 from pipeline.ports.jobs import QueueBounds
@@ -165,10 +167,16 @@ class Wiring:
             # Only a system that is run for drills lets a document ask for the engine that reads nothing.
             engines=set(engine_names()) - {"simulated"}
             | {self.settings.devices.engine, self.settings.devices.accelerator_engine or self.settings.devices.engine},
+            unread=self._unread,
             media_type_of=media_type_of,
             queue=self.queue_bounds,
             renew_every=self._renew_every,
         )
+
+    def _unread(self, engine: str | None, languages: Sequence[Language]) -> list[Language]:
+        devices = self.settings.devices
+        name = engine or devices.engine
+        return unread(name, devices.engine_options.get(name, {}), languages)
 
     @property
     def split(self) -> Split:

@@ -41,7 +41,7 @@ HOLE_FILL = 0.8
 
 def is_blank(page: PageImage) -> bool:
     """Whether nothing on the page could be a letter: no dark mark on lighter paper, nor a light one on dark."""
-    grey = _small_grey(page)
+    grey = small_grey(page)
     solid = _solid_shapes(grey)
     if not _are_borders_and_holes(solid):
         return False
@@ -53,7 +53,8 @@ def is_blank(page: PageImage) -> bool:
     return not (_has_text(dark_marks) or _has_text(light_marks))
 
 
-def _small_grey(page: PageImage) -> Pixels:
+def small_grey(page: PageImage) -> Pixels:
+    """Return the page in grey, at the resolution that it is judged at."""
     grey = np.asarray(cv2.cvtColor(page.pixels, cv2.COLOR_RGB2GRAY), np.uint8)
     height, width = grey.shape
     least, most = (side / max(height, width) for side in SIDE_PX)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, func, select, true
 
 from pipeline.adapters.database import transaction
 from pipeline.adapters.tables import Page
@@ -54,3 +54,18 @@ class PostgresLedger:
         )
         with transaction(self._engine) as connection:
             return {PageOutcome(str(outcome)): count for outcome, count in connection.execute(statement)}
+
+    def flags(self, job_id: JobId) -> dict[str, int]:
+        """Count the pages by flag, in the order of their names."""
+        flag = func.jsonb_array_elements(Page.flags).table_valued("value").lateral()
+        name = flag.c.value.op("->>")("name")
+        statement = (
+            select(name, func.count(Page.number.distinct()))
+            .select_from(Page)
+            .join(flag, true())
+            .where(Page.job_id == job_id)
+            .group_by(name)
+            .order_by(name)
+        )
+        with transaction(self._engine) as connection:
+            return {str(name): count for name, count in connection.execute(statement)}

@@ -9,7 +9,7 @@ from pipeline import __version__
 from pipeline.api.callers import OPEN_PATHS
 from pipeline.api.problems import MEDIA_TYPE
 from pipeline.api.schemas import JobFields, Options, ProblemDetails, Source
-from pipeline.domain.options import OutputFormat
+from pipeline.domain.options import MAX_LANGUAGES, OutputFormat
 from pipeline.domain.webhooks import WebhookEvent
 
 _MEANINGS = {
@@ -63,9 +63,10 @@ def _inlined(part: Any, definitions: dict[str, Any]) -> Any:
 _LISTS = frozenset({"options", "callback_events"})
 _FIELDS = {name: part for name, part in _properties(JobFields).items() if name not in _LISTS}
 _OPTIONS = _properties(Options)
-_FLAT = {**_FIELDS, **{name: part for name, part in _OPTIONS.items() if name != "formats"}}
+_FLAT = {**_FIELDS, **{name: part for name, part in _OPTIONS.items() if name not in ("formats", "languages")}}
 _REPEATABLE = {
     "format": {"type": "array", "items": {"enum": [form.value for form in OutputFormat]}, "minItems": 1},
+    "language": {"type": "array", "items": {"type": "string", "maxLength": 40}, "maxItems": MAX_LANGUAGES},
     "callback_event": {"type": "array", "items": {"enum": [event.value for event in WebhookEvent]}, "minItems": 1},
 }
 

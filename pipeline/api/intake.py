@@ -18,7 +18,8 @@ from pipeline.domain.errors import ErrorCode, Rejected
 from pipeline.ports.objects import MultipartUploads
 
 Model = TypeVar("Model", bound=BaseModel)
-_FORMAT_FIELD = "format"
+_OPTION_LISTS = {"format": "formats", "language": "languages"}
+"""Fields that stand for lists among the options, one value each."""
 _EVENT_FIELD = "callback_event"
 _NUMBERS = frozenset({"priority", "dpi"})
 
@@ -111,8 +112,8 @@ def job_fields(given: Iterable[tuple[str, str]], *, at: str) -> JobFields:
     values: dict[str, Any] = {}
     options: dict[str, Any] = {}
     for name, value in given:
-        if name == _FORMAT_FIELD:
-            options.setdefault("formats", []).append(value)
+        if name in _OPTION_LISTS:
+            options.setdefault(_OPTION_LISTS[name], []).append(value)
         elif name == _EVENT_FIELD:
             values.setdefault("callback_events", []).append(value)
         else:

@@ -115,6 +115,7 @@ def change_command(
 @click.option("--chunk", "chunk_ids", multiple=True, help="Only this chunk of an ended job; repeatable.")
 @click.option("--engine", help="Which recogniser reads what is done again.")
 @click.option("--dpi", type=click.FloatRange(36, 1200), help="What it is rendered at.")
+@click.option("--language", "languages", multiple=True, help="What it is written in: de, zh-Hans; repeatable.")
 @password_options
 @may_be_elsewhere
 def retry_command(
@@ -125,6 +126,7 @@ def retry_command(
     chunk_ids: tuple[str, ...],
     engine: str | None,
     dpi: float | None,
+    languages: tuple[str, ...],
     password_file: IO[str] | None,
     ask_password: bool,
 ) -> None:
@@ -144,7 +146,7 @@ def retry_command(
         raise click.UsageError("name either jobs or chunks")
     if chunk_ids and from_the_beginning:
         raise click.UsageError("--all is for whole jobs")
-    options: dict[str, object] = {"engine": engine, "dpi": dpi}
+    options: dict[str, object] = {"engine": engine, "dpi": dpi, "languages": list(languages) or None}
     asked = {name: value for name, value in options.items() if value is not None}
     password = given_password(password_file=password_file, ask_password=ask_password)
     if remote:

@@ -36,6 +36,7 @@ def document_options(command: Command) -> Command:
         click.option("--engine", help="Which recogniser reads scans."),
         click.option("--lane", type=click.Choice(_LANES), help="Which devices may take it."),
         click.option("--dpi", type=click.FloatRange(36, 1200), help="What scans are rendered at."),
+        click.option("--language", "languages", multiple=True, help="What it is written in: de, zh-Hans; repeatable."),
         click.option(
             "--format", "formats", type=click.Choice(_FORMATS), multiple=True, help="Repeatable; default all."
         ),
@@ -57,10 +58,23 @@ def _pages(_context: click.Context, _option: click.Parameter, value: str | None)
 
 
 def collected(
-    *, engine: str | None, lane: str | None, dpi: float | None, formats: tuple[str, ...], pages: str | None
+    *,
+    engine: str | None,
+    lane: str | None,
+    dpi: float | None,
+    languages: tuple[str, ...],
+    formats: tuple[str, ...],
+    pages: str | None,
 ) -> dict[str, object]:
     """Return what was asked for as it stands on a job's row; what was not asked for is left to the settings."""
-    asked = {"engine": engine, "lane": lane, "dpi": dpi, "formats": list(formats) or None, "pages": pages}
+    asked = {
+        "engine": engine,
+        "lane": lane,
+        "dpi": dpi,
+        "languages": list(languages) or None,
+        "formats": list(formats) or None,
+        "pages": pages,
+    }
     return {name: value for name, value in asked.items() if value is not None}
 
 

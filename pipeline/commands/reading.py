@@ -37,13 +37,19 @@ class Reading:
     def read(self, numbers: Sequence[int]) -> Iterator["PageResult"]:
         """Yield what stands on these pages, in batches as a runner makes them."""
         from pipeline.adapters.blank_pages import is_blank
+        from pipeline.adapters.page_look import look_at
         from pipeline.adapters.smaller_pages import smaller
         from pipeline.ports.chunks import PageTask
         from pipeline.steps.read_chunk import ChunkReader
         from pipeline.steps.read_pages import PageReader
 
         pages = PageReader(
-            document=self.document, engine=self.engine.identity, is_blank=is_blank, chunk_id=_NO_CHUNK, attempt=1
+            document=self.document,
+            engine=self.engine.identity,
+            is_blank=is_blank,
+            look=look_at,
+            chunk_id=_NO_CHUNK,
+            attempt=1,
         )
         reader = ChunkReader(
             pages=pages, engine=self.engine, bound=self.engine.batch, smaller=smaller, stopped=lambda: False

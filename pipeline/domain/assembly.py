@@ -58,6 +58,8 @@ class DocumentHeader:
     outcomes: Mapping[PageOutcome, int]
     """How many pages ended how; those that no page has may be missing."""
     flags: tuple[Flag, ...]
+    page_flags: Mapping[str, int]
+    """How many pages have which flag."""
     created_at: datetime
     finished_at: datetime
 

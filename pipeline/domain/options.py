@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from pipeline.domain.errors import ErrorCode, Rejected
+from pipeline.domain.languages import Language, parse_language
 from pipeline.domain.page_selection import PageSelection, parse_pages
 
 
@@ -30,6 +31,7 @@ class OutputFormat(StrEnum):
 
 MIN_DPI = 36
 MAX_DPI = 1200
+MAX_LANGUAGES = 8
 
 _ENGINE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _SHOWN = 40
@@ -44,6 +46,8 @@ class JobOptions:
     engine: str | None = None
     dpi: float | None = None
     """What scans are rendered at, 36 to 1200."""
+    languages: tuple[Language, ...] = ()
+    """What it is written in; none leaves it to the engine."""
     formats: tuple[OutputFormat, ...] = tuple(OutputFormat)
     """Each once, in the order of `OutputFormat`."""
     pages: PageSelection | None = None
@@ -78,6 +82,7 @@ def options_to_json(options: JobOptions) -> dict[str, Any]:
         "lane": options.lane.value,
         "engine": options.engine,
         "dpi": options.dpi,
+        "languages": [language.code for language in options.languages],
         "formats": [name.value for name in options.formats],
         "pages": None if options.pages is None else str(options.pages),
     }
@@ -106,6 +111,12 @@ def _parse_dpi(value: object) -> float | None:
     return value  # type: ignore[return-value]
 
 
+def _parse_languages(value: object) -> tuple[Language, ...]:
+    if not isinstance(value, list | tuple) or len(value) > MAX_LANGUAGES:
+        raise ValueError(f"must be a list of at most {MAX_LANGUAGES} languages, not {_show(value)}")
+    return tuple(dict.fromkeys(map(parse_language, value)))
+
+
 def _parse_formats(value: object) -> tuple[OutputFormat, ...]:
     known = ", ".join(OutputFormat)
     if not isinstance(value, list | tuple) or not value:
@@ -128,6 +139,7 @@ _PARSERS = {
     "lane": _parse_lane,
     "engine": _parse_engine,
     "dpi": _parse_dpi,
+    "languages": _parse_languages,
     "formats": _parse_formats,
     "pages": _parse_pages,
 }

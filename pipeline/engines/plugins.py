@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 from pipeline.domain.errors import Transient
+from pipeline.domain.languages import Language, all_languages
 from pipeline.domain.pixel_memory import BatchModel
 from pipeline.engines.ppocr.weights import REVISION, installed_folder, verified_weights
 from pipeline.ports.engines import EngineOptions, EnginePlugin, Reads, Recogniser
@@ -33,6 +34,17 @@ def no_options(options: EngineOptions) -> None:
     """Refuse any. Raises: ValueError."""
     if options:
         raise ValueError(f"it takes no options, got {', '.join(options)}")
+
+
+def ppocr_languages(_options: EngineOptions) -> frozenset[Language]:
+    """Return what the networks can spell: their alphabet lacks other scripts, and what Vietnamese sets on its vowels.
+
+    Fraktur they have not been trained on.
+    """
+    scripts = {"Latin", "Han", "Japanese"}
+    return frozenset(
+        known for known in all_languages() if known.script in scripts and known.code not in {"vi", "de-Latf"}
+    )
 
 
 def _rapidocr_problem(_options: EngineOptions) -> str | None:
@@ -83,6 +95,7 @@ RAPIDOCR = EnginePlugin(
     revision=REVISION,
     missing=_rapidocr_problem,
     create=_rapidocr,
+    languages=ppocr_languages,
 )
 SIMULATED = EnginePlugin(
     name="simulated",

@@ -4,11 +4,12 @@ An engine's plugin is loaded when it is looked up and the engine itself when it 
 installed for another to work.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
 from pipeline.domain.errors import ErrorCode, PipelineError
+from pipeline.domain.languages import Language
 from pipeline.domain.pixel_memory import BatchModel
 from pipeline.ports.engines import EngineOptions, EnginePlugin, Recogniser
 
@@ -70,6 +71,23 @@ def create(name: str, options: EngineOptions) -> Recogniser:
         return plugin.create(options)
     except (ImportError, ValueError) as error:
         raise _unavailable(f"engine {name} can't be made: {error}") from error
+
+
+def told(name: str, options: EngineOptions, languages: Sequence[str]) -> EngineOptions:
+    """Return the options of an engine for a document in these languages, by their codes.
+
+    Raises: PipelineError (`engine_unavailable`), if there is no such engine.
+    """
+    return {**options, "languages": list(languages)} if languages and find(name).is_told_languages else options
+
+
+def unread(name: str, options: EngineOptions, languages: Sequence[Language]) -> list[Language]:
+    """Return those of the languages that an engine is known not to read.
+
+    Raises: PipelineError (`engine_unavailable`), if there is no such engine.
+    """
+    known = find(name).languages(options) if languages else None
+    return [] if known is None else [language for language in languages if language not in known]
 
 
 def memory_of(name: str, options: EngineOptions) -> BatchModel | None:

@@ -64,6 +64,16 @@ class TextLayer:
     blocks: tuple[Block, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageOrigin:
+    """What a file says of a page that its pixels no longer show."""
+
+    scan_dpi: float | None = None
+    """The resolution of the scan that the page is, where it lies within one; it may be rendered at another."""
+    layer_doubt: float | None = None
+    """How bad the text is that the file has for it, 0.5 to 1, where it is too bad to be used."""
+
+
 class OpenDocument(Protocol):
     """A document that has been opened; not safe to share between threads, never kept across a fork."""
 
@@ -90,6 +100,9 @@ class OpenDocument(Protocol):
 
     def text_layer(self, number: int) -> TextLayer:
         """Return the page's own text in reading order. Raises: RecognitionFailed (`page_damaged`)."""
+
+    def origin(self, number: int) -> PageOrigin:
+        """Return where the page's pixels come from, cheaply. Raises: RecognitionFailed (`page_damaged`)."""
 
 
 class DocumentOpener(Protocol):

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from pipeline.domain.batches import BatchBound
+from pipeline.domain.languages import Language
 from pipeline.domain.pixel_memory import BatchModel
 from pipeline.domain.recognition import Block, EngineIdentity, Flag, Line
 from pipeline.ports.documents import PageImage
@@ -115,5 +116,9 @@ class EnginePlugin:
     """Says why it can't run here and what to do about it; nothing if it can."""
     create: Callable[[EngineOptions], Recogniser]
     """Makes one that has loaded no weights yet. Raises: ValueError, if the options are not its own."""
+    languages: Callable[[EngineOptions], frozenset[Language] | None] = lambda _options: None
+    """Says what it can read here; nothing if that is not known."""
+    is_told_languages: bool = False
+    """Whether it takes an option `languages`, a list of their codes."""
     memory: Callable[[EngineOptions], BatchModel | None] = lambda _options: None
     """Says what it takes of an accelerator; nothing if that can't be said before."""

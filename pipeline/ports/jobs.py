@@ -118,3 +118,6 @@ class Ledger(Protocol):
 
     def outcomes(self, job_id: JobId) -> dict[PageOutcome, int]:
         """Count the finished pages by outcome."""
+
+    def flags(self, job_id: JobId) -> dict[str, int]:
+        """Count the pages by flag, in the order of their names."""

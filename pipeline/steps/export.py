@@ -54,6 +54,7 @@ class Export:
             selected=parse_options(job.options).pages,
             outcomes=self.ledger.outcomes(job.claim.job_id),
             flags=job.flags,
+            page_flags=self.ledger.flags(job.claim.job_id),
             created_at=job.created_at,
             finished_at=self.now(),
         )

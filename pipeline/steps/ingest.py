@@ -2,7 +2,7 @@
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +14,7 @@ import structlog
 
 from pipeline.domain import keys
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
+from pipeline.domain.languages import Language
 from pipeline.domain.options import parse_options
 from pipeline.ports.jobs import ClaimedJob, JobSteps, QueueBounds, StoredOriginal
 from pipeline.ports.objects import ObjectStore
@@ -46,6 +47,8 @@ class Ingest:
     rules: SourceRules
     engines: Collection[str]
     """Names that a job may ask for."""
+    unread: Callable[[str | None, Sequence[Language]], Sequence[Language]]
+    """Gives those of the languages that an engine does not read, the usual one if none is named."""
     media_type_of: Callable[[bytes], str]
     queue: QueueBounds
     renew_every: timedelta
@@ -62,11 +65,14 @@ class Ingest:
         self._forget_upload(job)
 
     def _check_options(self, job: ClaimedJob) -> None:
-        engine = parse_options(job.options).engine
-        if engine is not None and engine not in self.engines:
-            raise Rejected(
-                ErrorCode.INVALID_OPTIONS, f"there is no engine {engine}; there are {', '.join(sorted(self.engines))}"
-            )
+        options = parse_options(job.options)
+        if options.engine is not None and options.engine not in self.engines:
+            there = ", ".join(sorted(self.engines))
+            raise Rejected(ErrorCode.INVALID_OPTIONS, f"there is no engine {options.engine}; there are {there}")
+        if unread := self.unread(options.engine, options.languages):
+            codes = ", ".join(language.code for language in unread)
+            engine = options.engine or "the usual one"
+            raise Rejected(ErrorCode.INVALID_OPTIONS, f"languages: engine {engine} does not read {codes}; ask another")
 
     def _already_stored(self, job: ClaimedJob) -> StoredOriginal | None:
         """Return the original that an earlier run of this job stored; its upload may be gone by now."""

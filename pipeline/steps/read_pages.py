@@ -9,10 +9,12 @@ from uuid import UUID
 
 from pipeline.domain.document import PageClass
 from pipeline.domain.errors import ErrorCode, RecognitionFailed
+from pipeline.domain.languages import Language
+from pipeline.domain.page_doubts import PageLook, page_doubts, skew, text_doubts
 from pipeline.domain.reading_order import order
 from pipeline.domain.recognition import Block, EngineIdentity, Flag, Line, PageOutcome, PageResult, Provenance
 from pipeline.ports.chunks import PageTask
-from pipeline.ports.documents import OpenDocument, PageImage, TextLayer
+from pipeline.ports.documents import OpenDocument, PageImage, PageOrigin, TextLayer
 from pipeline.ports.engines import ReadPage
 
 TEXT_LAYER_READER = EngineIdentity(name="text-layer", revision="1", settings_digest="")
@@ -28,6 +30,7 @@ class Prepared:
     image: PageImage
     layer: TextLayer | None
     """Its own text, that what the engine finds is added to."""
+    origin: PageOrigin
     spent: timedelta
 
     @property
@@ -43,10 +46,13 @@ class PageReader:
     document: OpenDocument
     engine: EngineIdentity
     is_blank: Callable[[PageImage], bool]
+    look: Callable[[PageImage, Sequence[Line]], PageLook]
     chunk_id: UUID
     attempt: int
     dpi: float | None = None
     """What the job asked scans to be rendered at; None leaves it to the page."""
+    languages: tuple[Language, ...] = ()
+    """What the job says that it is written in."""
     rendered: RenderedPage = field(default=lambda _: None)
     """Gives a page that was rendered ahead, if it was."""
 
@@ -82,9 +88,22 @@ class PageReader:
             PageOutcome.RECOGNISED,
             page.spent + spent,
             blocks=blocks,
-            flags=flags if blocks else (*flags, Flag(name="no_text_found")),
-            angle_deg=found.angle_deg,
+            flags=_each_once((*flags, *self._doubts(page, lines, blocks))),
+            angle_deg=found.angle_deg - skew(lines),
         )
+
+    def _doubts(self, page: Prepared, lines: Sequence[Line], blocks: Sequence[Block]) -> Iterator[Flag]:
+        """Yield what speaks against a page that was read from its picture."""
+        if page.origin.layer_doubt is not None:
+            yield Flag(name="text_layer_garbled", score=page.origin.layer_doubt)
+        if lines:
+            enlarged = max(1.0, page.image.dpi / (page.origin.scan_dpi or page.image.dpi))
+            yield from page_doubts(lines, self.look(page.image, lines), enlarged=enlarged, languages=self.languages)
+        elif blocks:
+            # Of an engine that writes down the whole page: its lines do not lie where they are read.
+            yield from text_doubts([line.text for block in blocks for line in block.lines], self.languages)
+        else:
+            yield Flag(name="no_text_found")
 
     def failed(self, number: int, failure: RecognitionFailed, spent: timedelta) -> PageResult:
         """Return the result of a page that can't be read."""
@@ -141,7 +160,8 @@ class PageReader:
         image = self.rendered(task.number) or self.document.render(task.number, dpi=dpi)
         if layer is None and self.is_blank(image):
             return self._result(image, PageOutcome.BLANK, _since(started))
-        return Prepared(number=task.number, image=image, layer=layer, spent=_since(started))
+        origin = self.document.origin(task.number)
+        return Prepared(number=task.number, image=image, layer=layer, origin=origin, spent=_since(started))
 
     def _result(
         self,
@@ -202,6 +222,14 @@ def _enlarged(found: ReadPage, across: float, down: float) -> ReadPage:
         lines=tuple(map(on_page, found.lines)),
         blocks=tuple(replace(block, lines=tuple(map(on_page, block.lines))) for block in found.blocks),
     )
+
+
+def _each_once(flags: Iterable[Flag]) -> tuple[Flag, ...]:
+    """Return the flags without those of a name that came before: an engine knows best what it doubts itself."""
+    first: dict[str, Flag] = {}
+    for flag in flags:
+        first.setdefault(flag.name, flag)
+    return tuple(first.values())
 
 
 def _lies_on(line: Line, others: Sequence[Line]) -> bool:

@@ -134,6 +134,11 @@ def test_sources_and_options_are_judged_on_the_row(system, tmp_path):
         'INSERT INTO job (source_uri, options) VALUES (:uri, \'{"dpi": 5, "colour": true}\') RETURNING id',
         uri=f"file://{root}/in.pdf",
     )
+    [unread] = system.rows.sql(
+        "INSERT INTO job (source_uri, options) VALUES (:uri, CAST(:options AS jsonb)) RETURNING id",
+        uri=f"file://{root}/in.pdf",
+        options='{"engine": "rapidocr", "languages": ["de", "ru"]}',
+    )
     ended = {job_id: system.finished(job_id) for job_id in jobs}
     assert {job_id: status.error_code for job_id, status in ended.items()} == jobs
     assert {status.state for status in ended.values()} == {JobState.REJECTED}
@@ -142,6 +147,9 @@ def test_sources_and_options_are_judged_on_the_row(system, tmp_path):
     assert (status.state, status.error_code) == (JobState.REJECTED, "invalid_options")
     assert "dpi" in status.error_detail
     assert "colour" in status.error_detail
+    status = system.finished(unread.id)
+    assert (status.state, status.error_code) == (JobState.REJECTED, "invalid_options")
+    assert status.error_detail == "languages: engine rapidocr does not read ru; ask another"
 
 
 def test_a_long_document_for_an_accelerator_is_rendered_ahead(system, tmp_path):

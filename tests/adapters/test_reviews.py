@@ -96,6 +96,13 @@ def test_parts_make_the_whole_list_without_a_page_twice(rows, review, flag):
     assert parts == whole
 
 
+def test_the_flags_of_a_job_s_pages_are_counted(rows):
+    job_id = read(rows, flags(skewed=0.6, blurred=0.9), (), flags(skewed=0.8), flags(no_text_found=None))
+    read(rows, flags(skewed=0.6))
+    assert rows.ledger.flags(job_id) == {"blurred": 1, "no_text_found": 1, "skewed": 2}
+    assert rows.ledger.flags(rows.running(1)) == {}
+
+
 @STEADY
 @given(doubt=st.floats(0, 1), job_id=st.uuids(), number=st.integers(1, 2**31 - 1))
 def test_a_place_is_read_as_it_was_written(doubt, job_id, number):

@@ -110,6 +110,7 @@ class TestJson:
             "page_count": 5,
             "outcomes": {"text_layer": 1, "recognised": 2, "blank": 1, "failed": 1},
             "flags": [{"name": "repaired", "score": None}],
+            "page_flags": {"blurred": 2, "skewed": 1},
             "created_at": "2026-11-30T09:00:00.000+00:00",
             "finished_at": "2026-11-30T09:01:02.345+00:00",
             "generator": {"name": "muniment", "version": __version__},

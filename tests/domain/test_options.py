@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.domain.errors import ErrorCode, Rejected
+from pipeline.domain.languages import all_languages, parse_language
 from pipeline.domain.options import JobOptions, LanePolicy, OutputFormat, options_to_json, parse_options
 from pipeline.domain.page_selection import parse_pages
 from tests.builders import STEADY
@@ -28,9 +29,21 @@ def test_a_row_without_options_gets_the_defaults():
 
 
 def test_all_options_are_read():
-    options = parse_options({"lane": "gpu", "engine": "rapidocr", "dpi": 300, "formats": ["text", "json", "text"]})
+    options = parse_options(
+        {
+            "lane": "gpu",
+            "engine": "rapidocr",
+            "dpi": 300,
+            "languages": ["deu", "zh-CN", "de"],
+            "formats": ["text", "json", "text"],
+        }
+    )
     assert options == JobOptions(
-        lane=LanePolicy.GPU, engine="rapidocr", dpi=300, formats=(OutputFormat.JSON, OutputFormat.TEXT)
+        lane=LanePolicy.GPU,
+        engine="rapidocr",
+        dpi=300,
+        languages=(parse_language("de"), parse_language("zh-Hans")),
+        formats=(OutputFormat.JSON, OutputFormat.TEXT),
     )
 
 
@@ -52,6 +65,10 @@ def test_every_problem_is_named_at_once():
         {"lane": ["cpu"]},
         {"engine": "../../etc"},
         {"engine": 7},
+        {"languages": "de"},
+        {"languages": ["klingon"]},
+        {"languages": [7]},
+        {"languages": ["de"] * 9},
         {"formats": []},
         {"formats": "json"},
         {"formats": [["json"]]},
@@ -83,6 +100,7 @@ def test_a_long_wrong_value_is_not_repeated_in_full():
         lane=st.sampled_from(LanePolicy),
         engine=st.none() | st.sampled_from(["rapidocr", "deepseek-ocr2"]),
         dpi=st.none() | st.floats(36, 1200) | st.integers(36, 1200),
+        languages=st.lists(st.sampled_from(sorted(all_languages())), max_size=8, unique=True).map(tuple),
         formats=st.sets(st.sampled_from(OutputFormat), min_size=1).map(
             lambda chosen: tuple(name for name in OutputFormat if name in chosen)
         ),

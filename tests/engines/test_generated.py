@@ -147,7 +147,7 @@ def test_parts_with_places_lie_where_the_model_says():
     ("text", "is_whole", "flags", "kept"),
     [
         ("The Swan came in.", True, [], "The Swan came in."),
-        ("The Swan came", False, ["tokens_ran_out"], "The Swan came"),
+        ("The Swan came", False, ["truncated"], "The Swan came"),
         ("The Swan came in." + " And went out." * 60, False, ["repetition"], "The Swan came in. And went out"),
     ],
 )

@@ -62,7 +62,7 @@ def test_tokens_that_run_out_are_said_and_not_passed_off_as_the_text() -> None:
     [found] = engine.read([page()])
     assert [line.text for line in found.lines] == [text[:11].strip() for text in LINES]
     # Only the ten digits and their end fit.
-    assert found.flags == (Flag(name="tokens_ran_out", score=0.8),)
+    assert found.flags == (Flag(name="truncated", score=0.8),)
 
 
 def test_it_says_exactly_what_it_is(engine: Recogniser) -> None:

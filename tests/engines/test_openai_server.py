@@ -156,7 +156,7 @@ def test_a_model_that_goes_in_circles_is_hung_up_on():
 def test_tokens_that_run_out_are_said():
     with serving(lambda it, *_: it.stream(["half a sent"], finish="length")) as server:
         [read] = engine(server).read([page()])
-    assert [flag.name for flag in read.flags] == ["tokens_ran_out"]
+    assert [flag.name for flag in read.flags] == ["truncated"]
     assert read.blocks[0].text == "half a sent"
 
 

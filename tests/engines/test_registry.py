@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ from click.testing import CliRunner
 
 from pipeline.cli import cli
 from pipeline.domain.errors import ErrorCode, PipelineError
+from pipeline.domain.languages import parse_language
 from pipeline.engines.rapidocr import RapidOcrEngine
-from pipeline.engines.registry import check, create, find, names, offers
+from pipeline.engines.registry import check, create, find, names, offers, told, unread
 from pipeline.engines.simulated import SimulatedEngine
 from tests.pages import SAMPLE
 
@@ -51,8 +53,8 @@ def test_engines_are_made_by_name() -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(PipelineError, match="no engine tesseract") as caught:
-        create("tesseract", {})
+    with pytest.raises(PipelineError, match="no engine abacus") as caught:
+        create("abacus", {})
     assert caught.value.code is ErrorCode.ENGINE_UNAVAILABLE
     assert all(name in caught.value.message for name in names())
 
@@ -62,6 +64,19 @@ def test_an_installation_older_than_its_code_says_so(monkeypatch: pytest.MonkeyP
     with pytest.raises(PipelineError, match="names no engines: install it again") as caught:
         create("rapidocr", {})
     assert caught.value.code is ErrorCode.ENGINE_UNAVAILABLE
+
+
+def test_an_engine_is_known_by_what_it_reads() -> None:
+    asked = [parse_language(name) for name in ("zh", "ru", "de", "de-Latf", "vi", "ja")]
+    assert [language.code for language in unread("rapidocr", {}, asked)] == ["ru", "de-Latf", "vi"]
+    assert unread("simulated", {}, asked) == []
+
+
+def test_languages_reach_those_engines_that_can_be_told(their_package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told("rapidocr", {}, ["de"]) == {}
+    monkeypatch.setattr("theirs.PLUGIN", replace(find("theirs"), is_told_languages=True))
+    assert told("theirs", {"beads": 7, "languages": ["en"]}, ["de", "ru"]) == {"beads": 7, "languages": ["de", "ru"]}
+    assert told("theirs", {"languages": ["en"]}, []) == {"languages": ["en"]}
 
 
 def test_an_engine_of_another_package_is_one_of_ours(their_package: str) -> None:

@@ -11,15 +11,17 @@ from pipeline.adapters.smaller_pages import smaller
 from pipeline.domain.batches import ONE_PAGE, BatchBound
 from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
+from pipeline.domain.page_doubts import PageLook
 from pipeline.domain.recognition import Block, BlockKind, Flag, Line, PageOutcome
 from pipeline.ports.chunks import PageTask
-from pipeline.ports.documents import PageImage, TextLayer
+from pipeline.ports.documents import PageImage, PageOrigin, TextLayer
 from pipeline.ports.engines import ReadPage, Reads
 from pipeline.steps.read_chunk import ChunkReader
 from pipeline.steps.read_pages import TEXT_LAYER_READER, PageReader, grouped
 from tests.builders import CHUNK, ENGINE, page
 
 WIDTH, HEIGHT = 1000, 1400
+UNSEEN = PageLook()
 
 
 def line(text, top, *, left=100.0, confidence=0.9):
@@ -36,6 +38,7 @@ class Document:
     blank: frozenset[int] = frozenset()
     rendered_at: list[tuple[int, float | None]] = field(default_factory=list)
     size: tuple[int, int] = (HEIGHT, WIDTH)
+    origins: dict[int, PageOrigin] = field(default_factory=dict)
 
     def facts(self, number):
         return PageFacts(
@@ -53,6 +56,9 @@ class Document:
             raise RecognitionFailed(ErrorCode.PAGE_DAMAGED, f"page {number} can't be drawn")
         value = 255 if number in self.blank else 0
         return PageImage(number=number, pixels=np.full((*self.size, 3), value, np.uint8), dpi=dpi or 200)
+
+    def origin(self, number):
+        return self.origins.get(number, PageOrigin())
 
     def text_layer(self, number):
         lines = self.layers.get(number, [])
@@ -110,7 +116,7 @@ class Batcher:
 class Reader:
     """Reads a document's pages with an engine, and notes what it says meanwhile."""
 
-    def __init__(self, document, engine=None, *, stop_at=None, **more):
+    def __init__(self, document, engine=None, *, stop_at=None, look=UNSEEN, **more):
         engine = engine or Engine()
         self.begun = []
         self.lowered = []
@@ -118,6 +124,7 @@ class Reader:
             document=document,
             engine=engine.identity,
             is_blank=lambda image: bool(image.pixels.min() == 255),
+            look=lambda image, lines: look,
             chunk_id=CHUNK,
             attempt=3,
             **more,
@@ -203,6 +210,42 @@ def test_a_page_with_ink_and_no_text_says_so():
         "",
         (Flag(name="no_text_found"),),
     )
+
+
+SENTENCE = "Permit me to introduce you to the facility of facsimile transmission"
+
+
+def sentence(*, confidence=0.99):
+    box = ((100.0, 100.0), (900.0, 100.0), (900.0, 130.0), (100.0, 130.0))
+    return Line(text=SENTENCE, polygon=box, confidence=confidence)
+
+
+def test_a_page_that_was_read_with_doubts_says_so():
+    found = [sentence(confidence=0.8)]
+    look = PageLook(edge_px=12.0, shown_through=0.0)
+    result = reader(Document(), Engine({1: found}), look=look).read(task(1, PageClass.SCAN))
+    assert [flag.name for flag in result.flags] == ["low_confidence", "blurred"]
+
+
+def test_a_text_layer_that_was_too_bad_to_be_used_is_a_doubt():
+    document = Document(origins={1: PageOrigin(layer_doubt=0.8)})
+    result = reader(document, Engine({1: [sentence()]})).read(task(1, PageClass.SCAN))
+    assert result.flags == (Flag(name="text_layer_garbled", score=0.8),)
+
+
+def test_a_scan_that_was_enlarged_is_judged_as_it_was_scanned():
+    document = Document(origins={1: PageOrigin(scan_dpi=50.0)})
+    result = reader(document, Engine({1: [sentence()]})).read(task(1, PageClass.SCAN))
+    assert [flag.name for flag in result.flags] == ["low_resolution"]
+
+
+def test_a_slanted_page_was_turned_by_what_the_engine_says_and_its_slant():
+    box = ((100.0, 100.0), (900.0, 141.9), (898.4, 171.9), (98.4, 130.0))
+    result = reader(Document(), Engine({1: [Line(text=SENTENCE, polygon=box, confidence=0.99)]})).read(
+        task(1, PageClass.SCAN)
+    )
+    assert [flag.name for flag in result.flags] == ["skewed"]
+    assert result.angle_deg == pytest.approx(90 - 3, abs=0.05)
 
 
 @pytest.mark.parametrize("page_class", [PageClass.SCAN, PageClass.UNREADABLE])

@@ -225,7 +225,7 @@ def _page(number: int, quads: Sequence[FloatArray], texts: Sequence[Generated]) 
     ]
     kept, flags = believed(sorted(lines, key=lambda line: line.polygon[0][::-1]))
     if cut_off := sum(not made.is_whole for made in texts):
-        flags = (*flags, Flag(name="tokens_ran_out", score=cut_off / len(texts)))
+        flags = (*flags, Flag(name="truncated", score=cut_off / len(texts)))
     return ReadPage(number=number, lines=kept, flags=flags)
 
 

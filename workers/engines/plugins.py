@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from pipeline.domain.pixel_memory import BatchModel
-from pipeline.engines.plugins import absent, weights_problem
+from pipeline.engines.plugins import absent, ppocr_languages, weights_problem
 from pipeline.engines.ppocr.weights import REVISION
 from pipeline.ports.engines import EngineOptions, EnginePlugin, Reads, Recogniser
 from workers.engines.ppocr_batches import memory_on_accelerator
@@ -65,6 +65,7 @@ PPOCR_TORCH = EnginePlugin(
     revision=REVISION,
     missing=lambda _options: _torch_problem() or weights_problem(),
     create=_ppocr_torch,
+    languages=ppocr_languages,
     memory=_ppocr_memory,
 )
 TRANSFORMERS = EnginePlugin(

@@ -21,7 +21,7 @@ from pipeline.domain.document import PageFacts
 from pipeline.domain.errors import ErrorCode, PipelineError, RecognitionFailed, Rejected
 from pipeline.domain.password import Password
 from pipeline.domain.recognition import Flag
-from pipeline.ports.documents import DocumentLimits, PageImage, TextLayer
+from pipeline.ports.documents import DocumentLimits, PageImage, PageOrigin, TextLayer
 
 _PICTURE_NAMES = frozenset(
     ".tif .tiff .jpg .jpeg .jpe .jp2 .j2k .jpf .jpx .png .webp .bmp .gif .pnm .pbm .pgm .ppm .pam".split()  # noqa: SIM905
@@ -192,6 +192,11 @@ class PictureArchive:
         """Return an empty layer: pictures carry no text."""
         with self._page(number, decodes=False) as picture:
             return picture.text_layer(number)
+
+    def origin(self, number: int) -> PageOrigin:
+        """Return the resolution of the page's picture."""
+        with self._page(number, decodes=False) as picture:
+            return picture.origin(number)
 
     def close(self) -> None:
         """Forget what is unpacked."""

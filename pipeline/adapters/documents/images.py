@@ -27,7 +27,7 @@ from pipeline.adapters.documents.tiff import TiffPages, tiff_pages
 from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Rejected
 from pipeline.domain.recognition import Flag
-from pipeline.ports.documents import DocumentLimits, PageImage, TextLayer
+from pipeline.ports.documents import DocumentLimits, PageImage, PageOrigin, TextLayer
 
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
@@ -234,6 +234,11 @@ class PictureFile:
             size = self._size(frame)
         width, height = pixels_of(size.width_pt, size.dpi), pixels_of(size.height_pt, size.dpi)
         return TextLayer(width_px=width, height_px=height, dpi=size.dpi, blocks=())
+
+    def origin(self, number: int) -> PageOrigin:
+        """Return the resolution of the page's picture."""
+        with self._frame(number) as frame:
+            return PageOrigin(scan_dpi=min(self._stated_dpi(frame)))
 
     @contextmanager
     def _frame(self, number: int) -> Iterator["ImageFile"]:

@@ -11,7 +11,7 @@ _MOST_OF_THE_PAGE = 0.5
 _GARBLED_SHARE = 0.05
 _UNMAPPED_SHARE = 0.10
 _ODD_SHARE = 0.012
-"""See text_quality."""
+"""See domain/text_quality.py."""
 _FEW_CHARACTERS = 50
 """A page number, a stamp or a fax header over a scan has fewer; the shortest page of real text is a title."""
 _PICTURE_OUTWEIGHS = 3
@@ -64,6 +64,15 @@ def _has_usable_text(page: PageEvidence) -> bool:
     if is_scan and page.characters < _FEW_CHARACTERS:
         return False
     return not (is_scan and page.hidden_share >= 0.5 and page.odd_share >= _ODD_SHARE)
+
+
+def layer_doubt(page: PageEvidence) -> float | None:
+    """Return how bad a page's text is, 0.5 to 1, where it is for that alone that it can't be used; else None."""
+    ratios = [page.garbled_share / _GARBLED_SHARE, page.unmapped_share / _UNMAPPED_SHARE]
+    if page.covered_share >= _MOST_OF_THE_PAGE and page.hidden_share >= 0.5:
+        ratios.append(page.odd_share / _ODD_SHARE)
+    worst = max(ratios)
+    return 1 - 1 / (2 * worst) if page.characters and worst >= 1 else None
 
 
 def _may_show_more(page: PageEvidence) -> bool:

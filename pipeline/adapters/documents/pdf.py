@@ -12,7 +12,7 @@ from typing import Any
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from pipeline.adapters.documents import sniff, text_quality
+from pipeline.adapters.documents import sniff
 from pipeline.adapters.documents.geometry import (
     bounded_dpi,
     check_decoded_size,
@@ -22,12 +22,13 @@ from pipeline.adapters.documents.geometry import (
     scan_dpi,
     unreadable_page,
 )
-from pipeline.adapters.documents.page_class import PageEvidence, page_class
+from pipeline.adapters.documents.page_class import PageEvidence, layer_doubt, page_class
 from pipeline.adapters.documents.pdf_contents import PageContents, bytes_per_pixel, contents_of
+from pipeline.domain import text_quality
 from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Rejected
 from pipeline.domain.recognition import Flag
-from pipeline.ports.documents import DocumentLimits, PageImage, TextLayer
+from pipeline.ports.documents import DocumentLimits, PageImage, PageOrigin, TextLayer
 
 PDFIUM = threading.RLock()
 """Surrounds every call, see the module's docstring."""
@@ -47,6 +48,7 @@ class _SeenPage:
     page: Any
     contents: PageContents
     page_class: PageClass
+    layer_doubt: float | None
     width_pt: float
     height_pt: float
     dpi: float
@@ -71,7 +73,7 @@ class PdfFile:
         self._limits = limits
         self._flags = flags
         self._is_repaired = is_repaired
-        self._classes: dict[int, PageClass] = {}
+        self._judged: dict[int, tuple[PageClass, float | None]] = {}
         self._loadable_pages = pages
         if self._loadable_pages > limits.max_pages:
             raise Rejected(
@@ -135,14 +137,19 @@ class PdfFile:
                 blocks=text_blocks(seen.page, seen.contents, placement),
             )
 
+    def origin(self, number: int) -> PageOrigin:
+        """Return the resolution of the scan that the page is, and what is wrong with its text."""
+        with self._look(number) as seen:
+            return PageOrigin(scan_dpi=seen.contents.scan_dpi, layer_doubt=seen.layer_doubt)
+
     @contextmanager
     def _look(self, number: int) -> Iterator["_SeenPage"]:
         with self._page(number) as page:
             width_pt, height_pt = page.get_size()
             check_side(width_pt, height_pt, self._limits)
             contents = contents_of(page, page.get_bbox())
-            found = self._classes.get(number) or page_class(_evidence(page, contents))
-            self._classes[number] = found
+            found, doubt = self._judged.get(number) or _judgement(_evidence(page, contents))
+            self._judged[number] = found, doubt
             dpi = self._limits.dpi
             if found is PageClass.SCAN and (native := contents.scan_dpi):
                 dpi = scan_dpi(native, max(width_pt, height_pt), dpi)
@@ -150,6 +157,7 @@ class PdfFile:
                 page=page,
                 contents=contents,
                 page_class=found,
+                layer_doubt=doubt,
                 width_pt=width_pt,
                 height_pt=height_pt,
                 dpi=bounded_dpi(dpi, width_pt, height_pt, self._limits),
@@ -186,6 +194,10 @@ def _give_it_a_size(page: Any) -> None:
         left, bottom, right, top = page.get_mediabox()
         box = (left, bottom, right, top) if left < right and bottom < top else _LETTER
         _set_box(page, *box)
+
+
+def _judgement(evidence: PageEvidence) -> tuple[PageClass, float | None]:
+    return page_class(evidence), layer_doubt(evidence)
 
 
 def _evidence(page: Any, contents: PageContents) -> PageEvidence:

@@ -14,8 +14,8 @@ import pypdfium2.raw as pdfium
 from pipeline.adapters.documents.geometry import pixels_of
 from pipeline.adapters.documents.pdf_contents import FieldValue, PageContents, is_hidden
 from pipeline.adapters.documents.text_lines import Run, blocks_of, clean, is_ideographic, joined
-from pipeline.adapters.documents.text_quality import HYPHEN_MARKS
 from pipeline.domain.recognition import Block
+from pipeline.domain.text_quality import HYPHEN_MARKS
 
 _LINE_ENDS = tuple(map(ord, "\r\n" + HYPHEN_MARKS))
 """A hyphen mark stands in place of the end of its line."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pipeline.adapters.documents.text_quality import HYPHEN_MARKS
 from pipeline.domain.blocks import PlacedBlock
 from pipeline.domain.blocks import blocks_of as placed_blocks
 from pipeline.domain.body_type import body_type
@@ -16,6 +15,7 @@ from pipeline.domain.page_edges import MARGIN, edge_blocks
 from pipeline.domain.placed_lines import Placed, Row, bottom, rows_of, top
 from pipeline.domain.recognition import Block, BlockKind, Line
 from pipeline.domain.tables import pieces_of
+from pipeline.domain.text_quality import HYPHEN_MARKS
 
 _SAME_LINE_OVERLAP = 0.5
 _JOINING_GAP = 1.0

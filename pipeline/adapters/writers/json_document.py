@@ -41,6 +41,7 @@ def _header_json(header: DocumentHeader) -> dict[str, Any]:
         "page_count": header.page_count,
         "outcomes": {outcome.value: header.outcomes.get(outcome, 0) for outcome in PageOutcome},
         "flags": [flag_to_json(flag) for flag in header.flags],
+        "page_flags": dict(header.page_flags),
         "created_at": _iso(header.created_at),
         "finished_at": _iso(header.finished_at),
         "generator": {"name": "muniment", "version": __version__},

@@ -43,7 +43,7 @@ def page_of(image: PageImage, said: Said, *, is_whole: bool) -> ReadPage:
         flags.append(Flag(name="repetition", score=round(loop.span / len(said.text), 4)))
         said = replace(said, text=loop.cut(said.text))
     elif not is_whole:
-        flags.append(Flag(name="tokens_ran_out", score=1.0))
+        flags.append(Flag(name="truncated", score=1.0))
     blocks = tuple(_parts(said, image))
     return ReadPage(number=image.number, lines=(), blocks=blocks, flags=tuple(flags))
 

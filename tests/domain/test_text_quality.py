@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.adapters.documents.text_quality import garbled_count, odd_share, visible_count
+from pipeline.domain.text_quality import garbled_count, odd_share, visible_count
 
 ENGLISH = "Permit me to introduce you to the facility of facsimile transmission, first shown in 1843 (not 1850)."
 CHINESE = "中日战争爆发后的形势与任务（一九三七年九月一日）"

@@ -1,0 +1,91 @@
+"""A look at the picture of a page that has been read: how sharp its letters are, and what shines through between them.
+
+Takes 10 to 20 ms a page; what it finds is judged by `domain/page_doubts.py`.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import cv2
+import numpy as np
+
+from pipeline.adapters.blank_pages import MIN_CONTRAST, STROKE_PX, small_grey
+from pipeline.domain.geometry import Box, box_around
+from pipeline.domain.page_doubts import PageLook
+from pipeline.domain.recognition import Line
+from pipeline.ports.documents import PageImage, Pixels
+
+SAMPLED_LINES = 24
+SAMPLED_HEIGHTS = 8.0
+"""From the middle of each, so many times as wide as it is high."""
+LEAST_INK = 40.0
+"""Grey levels between the ink of a line and its paper, for its edges to say something."""
+STEEPEST = 98.0
+"""Percentile of the slopes in a line that is taken for that of its letters' edges."""
+
+FAINT = 8.0
+NOISE_RATIO = 3.0
+"""Grey levels below the paper, and times its usual roughness, from which a mark is one."""
+INK_SHARE = 0.4
+"""Marks with more than this share of the contrast that the page's ink has are ink."""
+NEAR_INK_PX = 9
+"""Blur and compression leave marks this near to ink."""
+MARK_PX = (3, 40)
+MIN_MARK_AREA = 8
+MAX_MARK_ASPECT = 20.0
+"""Height, area and breadth in heights of a letter or word, or a piece of one, at 100 dpi; rules are flatter."""
+PARTS = 12
+"""Rows and columns that the page is divided into. A picture has faint marks, too, but in one place."""
+MARKED_SHARE = 0.004
+"""Of a part's pixels, from which it is marked."""
+
+
+def look_at(page: PageImage, lines: Sequence[Line]) -> PageLook:
+    """Return what is to be seen on a page; lines lie on it in its pixels."""
+    return PageLook(edge_px=_edge_px(page.pixels, lines), shown_through=_shown_through(small_grey(page), page, lines))
+
+
+def _edge_px(pixels: Pixels, lines: Sequence[Line]) -> float | None:
+    sampled = lines[:: max(1, len(lines) // SAMPLED_LINES)]
+    edges = [edge for line in sampled for edge in _edges(pixels, box_around(line.polygon))]
+    return float(np.median(edges)) if edges else None
+
+
+def _edges(pixels: Pixels, box: Box) -> Iterator[float]:
+    """Yield over how many pixels the contrast of a line rises: its greatest difference over its steepest slope."""
+    across, down = box.right - box.left, box.bottom - box.top
+    kept = SAMPLED_HEIGHTS * min(across, down) / 2
+    x, y = (box.left + box.right) / 2, (box.top + box.bottom) / 2
+    left, right = max(box.left, x - kept), min(box.right, x + kept)
+    top, bottom = max(box.top, y - kept), min(box.bottom, y + kept)
+    crop = pixels[max(0, int(top)) : int(bottom) + 1, max(0, int(left)) : int(right) + 1]
+    if min(crop.shape[:2]) < 4:
+        return
+    grey = np.asarray(cv2.cvtColor(np.ascontiguousarray(crop), cv2.COLOR_RGB2GRAY), np.float32)
+    dark, light = np.percentile(grey, (2, 98))
+    if light - dark < LEAST_INK:
+        return
+    slopes = np.maximum(np.abs(np.diff(grey, axis=0)[:, 1:]), np.abs(np.diff(grey, axis=1)[1:]))
+    yield float((light - dark) / max(1.0, np.percentile(slopes, STEEPEST)))
+
+
+def _shown_through(grey: Pixels, page: PageImage, lines: Sequence[Line]) -> float:
+    hat = np.asarray(cv2.morphologyEx(grey, cv2.MORPH_BLACKHAT, np.ones((STROKE_PX, STROKE_PX), np.uint8)), np.uint8)
+    faintest = max(FAINT, NOISE_RATIO * float(np.median(hat[::4, ::4])))
+    ink = (hat >= max(MIN_CONTRAST, INK_SHARE * float(np.percentile(hat[::2, ::2], 99.5)))).astype(np.uint8)
+    taken = cv2.dilate(ink, np.ones((NEAR_INK_PX, NEAR_INK_PX), np.uint8))
+    scale = grey.shape[1] / page.width_px
+    for line in lines:
+        corners = np.array([(x * scale, y * scale) for x, y in line.polygon], np.int32)
+        cv2.fillPoly(taken, [corners], 1.0)
+    faint = ((hat >= faintest) & (taken == 0)).astype(np.uint8)
+    return _marked_share(faint)
+
+
+def _marked_share(faint: Pixels) -> float:
+    """Return the share of the page's parts that have faint marks of the size of letters."""
+    _, labels, stats, _ = cv2.connectedComponentsWithStats(faint, connectivity=8)
+    _, _, across, down, area = stats.T
+    is_mark = (down >= MARK_PX[0]) & (down <= MARK_PX[1]) & (area >= MIN_MARK_AREA) & (across <= MAX_MARK_ASPECT * down)
+    is_mark[0] = False  # what lies between the marks
+    marked = cv2.resize(is_mark.astype(np.float32)[labels], (PARTS, PARTS), interpolation=cv2.INTER_AREA)
+    return float(np.mean(np.asarray(marked) >= MARKED_SHARE))
