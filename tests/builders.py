@@ -20,6 +20,7 @@ from pipeline.domain.recognition import (
     PageOutcome,
     PageResult,
     Provenance,
+    Word,
 )
 
 STEADY = settings(deadline=None, derandomize=True)
@@ -109,7 +110,8 @@ _any_text = st.text(st.characters(codec=None), max_size=30)  # with control char
 def lines(text=_any_text):
     corners = st.tuples(_coordinates, _coordinates)
     polygons = st.lists(corners, min_size=3, max_size=5).map(tuple)
-    return st.builds(Line, text=text, polygon=polygons, confidence=_scores)
+    words = st.lists(st.builds(Word, text=text, polygon=polygons, confidence=_scores), max_size=2).map(tuple)
+    return st.builds(Line, text=text, polygon=polygons, confidence=_scores, words=words)
 
 
 @st.composite

@@ -177,6 +177,7 @@ class Runner:
             attempt=message["attempt"],
             dpi=message["dpi"],
             languages=tuple(map(parse_language, message["languages"])),
+            with_words=message["words"],
             rendered=ahead.take if message["rendered_ahead"] else lambda _: None,
         )
         return ChunkReader(

@@ -256,6 +256,7 @@ class Supervisor:
             pages=[[page.number, page.page_class] for page in chunk.pages],
             dpi=dpi,
             languages=_languages(chunk),
+            words=chunk.options.get("words", False),
             rendered_ahead=chunk.lane.renders_ahead,
             flush_pages=self._flush_pages if is_first else 1,
             bound=asdict(bound) if bound else None,

@@ -106,6 +106,7 @@ class Options(_Given):
     languages: Annotated[list[LanguageName], Field(max_length=MAX_LANGUAGES)] | None = Field(
         default=None, description="What it is written in, as BCP 47 has it.", examples=[["de", "zh-Hans"]]
     )
+    words: bool | None = Field(default=None, description="Whether lines are to have their words with their places.")
     formats: Annotated[list[OutputFormat], Field(min_length=1)] | None = None
     pages: PagesText | None = Field(default=None, description="Only these, counted from 1.", examples=["3-10,15", "3-"])
 

@@ -37,6 +37,7 @@ def document_options(command: Command) -> Command:
         click.option("--lane", type=click.Choice(_LANES), help="Which devices may take it."),
         click.option("--dpi", type=click.FloatRange(36, 1200), help="What scans are rendered at."),
         click.option("--language", "languages", multiple=True, help="What it is written in: de, zh-Hans; repeatable."),
+        click.option("--words", is_flag=True, help="Give the words of each line with their places, too."),
         click.option(
             "--format", "formats", type=click.Choice(_FORMATS), multiple=True, help="Repeatable; default all."
         ),
@@ -63,6 +64,7 @@ def collected(
     lane: str | None,
     dpi: float | None,
     languages: tuple[str, ...],
+    words: bool,
     formats: tuple[str, ...],
     pages: str | None,
 ) -> dict[str, object]:
@@ -72,6 +74,7 @@ def collected(
         "lane": lane,
         "dpi": dpi,
         "languages": list(languages) or None,
+        "words": words or None,
         "formats": list(formats) or None,
         "pages": pages,
     }

@@ -48,6 +48,8 @@ class JobOptions:
     """What scans are rendered at, 36 to 1200."""
     languages: tuple[Language, ...] = ()
     """What it is written in; none leaves it to the engine."""
+    words: bool = False
+    """Whether `document.json` is to have the words of lines."""
     formats: tuple[OutputFormat, ...] = tuple(OutputFormat)
     """Each once, in the order of `OutputFormat`."""
     pages: PageSelection | None = None
@@ -83,6 +85,7 @@ def options_to_json(options: JobOptions) -> dict[str, Any]:
         "engine": options.engine,
         "dpi": options.dpi,
         "languages": [language.code for language in options.languages],
+        "words": options.words,
         "formats": [name.value for name in options.formats],
         "pages": None if options.pages is None else str(options.pages),
     }
@@ -117,6 +120,12 @@ def _parse_languages(value: object) -> tuple[Language, ...]:
     return tuple(dict.fromkeys(map(parse_language, value)))
 
 
+def _parse_words(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {_show(value)}")  # noqa: TRY004 - they are collected
+    return value
+
+
 def _parse_formats(value: object) -> tuple[OutputFormat, ...]:
     known = ", ".join(OutputFormat)
     if not isinstance(value, list | tuple) or not value:
@@ -140,6 +149,7 @@ _PARSERS = {
     "engine": _parse_engine,
     "dpi": _parse_dpi,
     "languages": _parse_languages,
+    "words": _parse_words,
     "formats": _parse_formats,
     "pages": _parse_pages,
 }

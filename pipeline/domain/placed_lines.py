@@ -107,7 +107,10 @@ def _join(pieces: Sequence[Placed]) -> Placed:
     box = box_of([pieces])
     angle_deg = pieces[0].angle_deg
     polygon = _beginning_like(turn(box.corners, angle_deg), pieces[0].line.polygon)
-    line = Line(text=text, polygon=polygon, confidence=_confidence([piece.line for piece in pieces]))
+    lines = [piece.line for piece in pieces]
+    # Of a part alone they would be taken for all.
+    words = [word for line in lines for word in line.words] if all(line.words for line in lines) else []
+    line = Line(text=text, polygon=polygon, confidence=_confidence(lines), words=tuple(words))
     return Placed(
         line=line,
         box=box,

@@ -47,6 +47,18 @@ def _check_share(what: str, value: float | None) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """One word of a line, or one ideograph, without the spaces around it."""
+
+    text: str
+    polygon: Polygon
+    confidence: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_share("confidence", self.confidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """One line of text."""
 
@@ -54,6 +66,8 @@ class Line:
     polygon: Polygon
     confidence: float | None = None
     """None for a text layer: nobody guessed."""
+    words: tuple[Word, ...] = ()
+    """In reading order, all of the text's or none: where no engine gave any, or nobody asked."""
 
     def __post_init__(self) -> None:
         _check_share("confidence", self.confidence)

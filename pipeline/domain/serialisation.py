@@ -23,6 +23,7 @@ from pipeline.domain.recognition import (
     PageResult,
     Polygon,
     Provenance,
+    Word,
 )
 
 _BREAKS = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]+")
@@ -148,8 +149,24 @@ def _rounded_score(score: float | None) -> float | None:
 
 
 def _normalised_line(line: Line) -> Line:
-    polygon = tuple((_rounded(x, 1), _rounded(y, 1)) for x, y in line.polygon)
-    return Line(text=printable(line.text), polygon=polygon, confidence=_rounded_score(line.confidence))
+    return Line(
+        text=printable(line.text),
+        polygon=_rounded_polygon(line.polygon),
+        confidence=_rounded_score(line.confidence),
+        words=tuple(map(_normalised_word, line.words)),
+    )
+
+
+def _normalised_word(word: Word) -> Word:
+    return Word(
+        text=printable(word.text),
+        polygon=_rounded_polygon(word.polygon),
+        confidence=_rounded_score(word.confidence),
+    )
+
+
+def _rounded_polygon(polygon: Polygon) -> Polygon:
+    return tuple((_rounded(x, 1), _rounded(y, 1)) for x, y in polygon)
 
 
 def _polygon_to_json(polygon: Polygon) -> list[list[float]]:
@@ -163,10 +180,7 @@ def _block_to_json(block: Block) -> dict[str, Any]:
         "polygon": _polygon_to_json(block.polygon),
         "text": block.text,
         "joined": block.joined,
-        "lines": [
-            {"text": line.text, "polygon": _polygon_to_json(line.polygon), "confidence": line.confidence}
-            for line in block.lines
-        ],
+        "lines": [_line_to_json(line) for line in block.lines],
         "items": [
             {"depth": item.depth, "text": block.text_of(item), "lines": list(item.lines)} for item in block.items
         ],
@@ -182,6 +196,14 @@ def _block_to_json(block: Block) -> dict[str, Any]:
             for cell in block.cells
         ],
     }
+
+
+def _line_to_json(line: Line) -> dict[str, Any]:
+    return _placed_text(line) | {"words": [_placed_text(word) for word in line.words]}
+
+
+def _placed_text(piece: Line | Word) -> dict[str, Any]:
+    return {"text": piece.text, "polygon": _polygon_to_json(piece.polygon), "confidence": piece.confidence}
 
 
 def _take(source: object, name: str, kind: type) -> Any:
@@ -252,8 +274,13 @@ def _cell_from_json(cell: Mapping[str, Any]) -> Cell:
 
 
 def _line_from_json(line: Mapping[str, Any]) -> Line:
-    return Line(
-        text=_take(line, "text", str),
-        polygon=tuple((float(x), float(y)) for x, y in _take(line, "polygon", list)),
-        confidence=_take(line, "confidence", float) if line["confidence"] is not None else None,
-    )
+    words = tuple(Word(**_placed_from_json(word)) for word in line.get("words", ()))
+    return Line(**_placed_from_json(line), words=words)
+
+
+def _placed_from_json(piece: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "text": _take(piece, "text", str),
+        "polygon": tuple((float(x), float(y)) for x, y in _take(piece, "polygon", list)),
+        "confidence": _take(piece, "confidence", float) if piece["confidence"] is not None else None,
+    }

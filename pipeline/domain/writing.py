@@ -14,6 +14,17 @@ def cjk_share(text: str) -> float:
     return sum(map(is_cjk, seen)) / len(seen) if seen else 0.0
 
 
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Return where each word begins and ends: what stands between spaces, and each ideograph by itself."""
+    spans: list[tuple[int, int]] = []
+    for place, character in enumerate(text):
+        if character.isspace():
+            continue
+        begins = place == 0 or text[place - 1].isspace() or is_cjk(character) or is_cjk(text[place - 1])
+        spans.append((place, place + 1) if begins else (spans.pop()[0], place + 1))
+    return spans
+
+
 def width_em(text: str) -> float:
     """Return about how broad a text is set, in the size of its type."""
     return sum(map(_advance_em, text))

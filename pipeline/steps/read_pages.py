@@ -12,7 +12,16 @@ from pipeline.domain.errors import ErrorCode, RecognitionFailed
 from pipeline.domain.languages import Language
 from pipeline.domain.page_doubts import PageLook, page_doubts, skew, text_doubts
 from pipeline.domain.reading_order import order
-from pipeline.domain.recognition import Block, EngineIdentity, Flag, Line, PageOutcome, PageResult, Provenance
+from pipeline.domain.recognition import (
+    Block,
+    EngineIdentity,
+    Flag,
+    Line,
+    PageOutcome,
+    PageResult,
+    Polygon,
+    Provenance,
+)
 from pipeline.ports.chunks import PageTask
 from pipeline.ports.documents import OpenDocument, PageImage, PageOrigin, TextLayer
 from pipeline.ports.engines import ReadPage
@@ -53,6 +62,8 @@ class PageReader:
     """What the job asked scans to be rendered at; None leaves it to the page."""
     languages: tuple[Language, ...] = ()
     """What the job says that it is written in."""
+    with_words: bool = False
+    """Whether words are kept where the engine gives them."""
     rendered: RenderedPage = field(default=lambda _: None)
     """Gives a page that was rendered ahead, if it was."""
 
@@ -77,7 +88,7 @@ class PageReader:
             across, down = image.width_px / shown.width_px, image.height_px / shown.height_px
             found = _enlarged(found, across, down)
             flags = (*flags, Flag(name="read_smaller", score=1 / (across * down)))
-        lines = list(found.lines)
+        lines = [line if self.with_words else replace(line, words=()) for line in found.lines]
         if page.layer and not found.blocks:
             own = [line for block in page.layer.blocks for line in block.lines]
             lines = own + [line for line in lines if not _lies_on(line, own)]
@@ -214,8 +225,12 @@ def grouped(
 def _enlarged(found: ReadPage, across: float, down: float) -> ReadPage:
     """Return what was found on a smaller picture where it lies on the page."""
 
+    def stretched(polygon: Polygon) -> Polygon:
+        return tuple((x * across, y * down) for x, y in polygon)
+
     def on_page(line: Line) -> Line:
-        return replace(line, polygon=tuple((x * across, y * down) for x, y in line.polygon))
+        words = tuple(replace(word, polygon=stretched(word.polygon)) for word in line.words)
+        return replace(line, polygon=stretched(line.polygon), words=words)
 
     return replace(
         found,

@@ -35,6 +35,7 @@ def test_all_options_are_read():
             "engine": "rapidocr",
             "dpi": 300,
             "languages": ["deu", "zh-CN", "de"],
+            "words": True,
             "formats": ["text", "json", "text"],
         }
     )
@@ -43,6 +44,7 @@ def test_all_options_are_read():
         engine="rapidocr",
         dpi=300,
         languages=(parse_language("de"), parse_language("zh-Hans")),
+        words=True,
         formats=(OutputFormat.JSON, OutputFormat.TEXT),
     )
 
@@ -65,6 +67,7 @@ def test_every_problem_is_named_at_once():
         {"lane": ["cpu"]},
         {"engine": "../../etc"},
         {"engine": 7},
+        {"words": 1},
         {"languages": "de"},
         {"languages": ["klingon"]},
         {"languages": [7]},
@@ -101,6 +104,7 @@ def test_a_long_wrong_value_is_not_repeated_in_full():
         engine=st.none() | st.sampled_from(["rapidocr", "deepseek-ocr2"]),
         dpi=st.none() | st.floats(36, 1200) | st.integers(36, 1200),
         languages=st.lists(st.sampled_from(sorted(all_languages())), max_size=8, unique=True).map(tuple),
+        words=st.booleans(),
         formats=st.sets(st.sampled_from(OutputFormat), min_size=1).map(
             lambda chosen: tuple(name for name in OutputFormat if name in chosen)
         ),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.domain.errors import ErrorCode, PipelineError
-from pipeline.domain.recognition import BlockKind, Cell, Flag, Item, Line
+from pipeline.domain.recognition import BlockKind, Cell, Flag, Item, Line, Word
 from pipeline.domain.serialisation import (
     decode_segment,
     encode_page,
@@ -83,8 +83,8 @@ def test_the_json_of_a_page_has_the_fields_of_the_format():
                 "text": "Sehr geehrte\nDamen",
                 "joined": "Sehr geehrte Damen",
                 "lines": [
-                    {"text": "Sehr geehrte", "polygon": box, "confidence": 0.9},
-                    {"text": "Damen", "polygon": box, "confidence": 0.9},
+                    {"text": "Sehr geehrte", "polygon": box, "confidence": 0.9, "words": []},
+                    {"text": "Damen", "polygon": box, "confidence": 0.9, "words": []},
                 ],
                 "items": [],
                 "cells": [],
@@ -96,6 +96,13 @@ def test_the_json_of_a_page_has_the_fields_of_the_format():
         "elapsed_ms": 1200,
         "error": None,
     }
+
+
+def test_a_line_has_its_words_where_there_are_any():
+    word = Word(text="a", polygon=((0.04, 0), (9, 0), (9, 9)), confidence=0.98765)
+    line = Line(text="a", polygon=((0, 0), (9, 0), (9, 9)), confidence=0.9, words=(word,))
+    written = to_json(page(1, replace(block("a"), lines=(line,))))["blocks"][0]["lines"][0]
+    assert written["words"] == [{"text": "a", "polygon": [[0.0, 0.0], [9.0, 0.0], [9.0, 9.0]], "confidence": 0.9877}]
 
 
 def test_a_failed_page_says_why():

@@ -12,7 +12,7 @@ from pipeline.domain.batches import ONE_PAGE, BatchBound
 from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
 from pipeline.domain.page_doubts import PageLook
-from pipeline.domain.recognition import Block, BlockKind, Flag, Line, PageOutcome
+from pipeline.domain.recognition import Block, BlockKind, Flag, Line, PageOutcome, Word
 from pipeline.ports.chunks import PageTask
 from pipeline.ports.documents import PageImage, PageOrigin, TextLayer
 from pipeline.ports.engines import ReadPage, Reads
@@ -210,6 +210,15 @@ def test_a_page_with_ink_and_no_text_says_so():
         "",
         (Flag(name="no_text_found"),),
     )
+
+
+def test_words_are_kept_where_the_job_asks_for_them():
+    read = line("read", 100)
+    found = replace(read, words=(Word(text="read", polygon=read.polygon, confidence=0.9),))
+    for asked in (True, False):
+        result = reader(Document(), Engine({1: [found]}), with_words=asked).read(task(1, PageClass.SCAN))
+        [kept] = [each for block in result.blocks for each in block.lines]
+        assert kept == (found if asked else read)
 
 
 SENTENCE = "Permit me to introduce you to the facility of facsimile transmission"

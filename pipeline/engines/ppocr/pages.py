@@ -9,14 +9,15 @@ import cv2
 import numpy as np
 
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
-from pipeline.domain.recognition import Flag, Line
+from pipeline.domain.recognition import Flag, Line, Polygon, Word
 from pipeline.engines.noise import believed
 from pipeline.engines.ppocr import detector, orientation, reader
 from pipeline.engines.ppocr.asking import Asking, answer
 from pipeline.engines.ppocr.detector import detect
 from pipeline.engines.ppocr.orientation import quarter_turns, turned_back
-from pipeline.engines.ppocr.reader import Reading, read_lines
+from pipeline.engines.ppocr.reader import Reading, read_lines, runs_down
 from pipeline.engines.ppocr.runtime import FloatArray, Nets
+from pipeline.engines.ppocr.words import part_of
 from pipeline.ports.documents import PageImage, Pixels
 from pipeline.ports.engines import ReadPage
 
@@ -86,11 +87,28 @@ def _judged(quads: Sequence[FloatArray], readings: Sequence[Reading]) -> tuple[t
 
 
 def _line(quad: FloatArray, reading: Reading) -> Line:
+    is_down = runs_down(quad)
     return Line(
         text=unicodedata.normalize("NFC", reading.text.strip()),
-        polygon=tuple((float(x), float(y)) for x, y in quad),
-        confidence=min(1.0, max(0.0, reading.confidence)),
+        polygon=_polygon(quad),
+        confidence=_share(reading.confidence),
+        words=tuple(
+            Word(
+                text=unicodedata.normalize("NFC", piece.text),
+                polygon=_polygon(part_of(quad, piece.start, piece.end, runs_down=is_down)),
+                confidence=_share(piece.confidence),
+            )
+            for piece in reading.pieces
+        ),
     )
+
+
+def _polygon(quad: FloatArray) -> Polygon:
+    return tuple((float(x), float(y)) for x, y in quad)
+
+
+def _share(confidence: float) -> float:
+    return min(1.0, max(0.0, confidence))
 
 
 def _warm_up_page() -> PageImage:

@@ -8,6 +8,7 @@ import numpy as np
 
 from pipeline.engines.ppocr.asking import Asking, Question, normalised
 from pipeline.engines.ppocr.runtime import Best, FloatArray, Net
+from pipeline.engines.ppocr.words import Piece, pieces_of
 from pipeline.ports.documents import Pixels
 
 HEIGHT = 48
@@ -31,6 +32,8 @@ class Reading:
 
     text: str
     confidence: float
+    pieces: tuple[Piece, ...] = ()
+    """Its words."""
 
 
 def read_lines(pixels: Pixels, quads: Sequence[FloatArray], alphabet: Sequence[str]) -> Asking[list[Reading]]:
@@ -51,8 +54,16 @@ def _spelled(best: Best, alphabet: Sequence[str]) -> Reading:
     """Return the text of a line by CTC: repeated labels are one character, and blanks are none."""
     kept = best.labels != BLANK
     kept[1:] &= best.labels[1:] != best.labels[:-1]
-    text = "".join(alphabet[label] for label in best.labels[kept])
-    return Reading(text=text, confidence=float(best.scores[kept].mean()) if text else 0.0)
+    characters = [alphabet[label] for label in best.labels[kept]]
+    if not characters:
+        return Reading(text="", confidence=0.0)
+    scores = best.scores[kept]
+    middles = (np.flatnonzero(kept) + 0.5) / len(best.labels)
+    return Reading(
+        text="".join(characters),
+        confidence=float(scores.mean()),
+        pieces=tuple(pieces_of(characters, middles.tolist(), scores.tolist())),
+    )
 
 
 def cut(pixels: Pixels, quad: FloatArray) -> Pixels:
@@ -60,14 +71,25 @@ def cut(pixels: Pixels, quad: FloatArray) -> Pixels:
     left, top = np.floor(quad.min(axis=0)).astype(int)
     right, bottom = np.ceil(quad.max(axis=0)).astype(int) + 1
     near = pixels[top:bottom, left:right]  # OpenCV warps from no image of more than 32,767 pixels a side
-    top_left, top_right, bottom_right, bottom_left = quad
-    width = max(1, int(max(np.linalg.norm(top_left - top_right), np.linalg.norm(bottom_right - bottom_left))))
-    height = max(1, int(max(np.linalg.norm(top_left - bottom_left), np.linalg.norm(top_right - bottom_right))))
+    width, height = _size(quad)
     corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
     matrix = cv2.getPerspectiveTransform(quad - np.array([left, top], np.float32), corners)
     warped = cv2.warpPerspective(near, matrix, (width, height), borderMode=cv2.BORDER_REPLICATE, flags=cv2.INTER_CUBIC)
     crop = np.asarray(warped, np.uint8)
-    return np.ascontiguousarray(np.rot90(crop)) if height >= 1.5 * width else crop
+    return np.ascontiguousarray(np.rot90(crop)) if runs_down(quad) else crop
+
+
+def runs_down(quad: FloatArray) -> bool:
+    """Whether what stands in a quad is read from its first edge to the one opposite."""
+    width, height = _size(quad)
+    return height >= 1.5 * width
+
+
+def _size(quad: FloatArray) -> tuple[int, int]:
+    top_left, top_right, bottom_right, bottom_left = quad
+    width = max(1, int(max(np.linalg.norm(top_left - top_right), np.linalg.norm(bottom_right - bottom_left))))
+    height = max(1, int(max(np.linalg.norm(top_left - bottom_left), np.linalg.norm(top_right - bottom_right))))
+    return width, height
 
 
 def _input_width(wanted: int) -> int:
