@@ -62,6 +62,35 @@ def _rapidocr(options: EngineOptions) -> Recogniser:
     return RapidOcrEngine()
 
 
+def _tesseract_problem(options: EngineOptions) -> str | None:
+    from pipeline.engines.tesseract import Installed, TesseractOptions
+
+    try:
+        asked = TesseractOptions.model_validate(options)
+        Installed.found(asked.program).check(asked.languages)
+    except Transient as error:
+        return error.message
+    except ValueError as error:
+        return f"its options are not its own: {error}"
+    return None
+
+
+def _tesseract_languages(options: EngineOptions) -> frozenset[Language] | None:
+    from pipeline.engines.tesseract import Installed, TesseractOptions
+
+    try:
+        data = Installed.found(TesseractOptions.model_validate(options).program).data
+    except (Transient, ValueError):
+        return None
+    return frozenset(known for known in all_languages() if known.tesseract in data)
+
+
+def _tesseract(options: EngineOptions) -> Recogniser:
+    from pipeline.engines.tesseract import TesseractEngine, TesseractOptions
+
+    return TesseractEngine(TesseractOptions.model_validate(options))
+
+
 def _simulated(options: EngineOptions) -> Recogniser:
     from pipeline.engines.simulated import SimulatedEngine, Simulation
 
@@ -96,6 +125,17 @@ RAPIDOCR = EnginePlugin(
     missing=_rapidocr_problem,
     create=_rapidocr,
     languages=ppocr_languages,
+)
+TESSERACT = EnginePlugin(
+    name="tesseract",
+    reads=Reads.PAGE,
+    runs_on=("cpu",),
+    needs="the system's Tesseract with data for the languages asked for (option languages)",
+    revision="the program's version",
+    missing=_tesseract_problem,
+    create=_tesseract,
+    languages=_tesseract_languages,
+    is_told_languages=True,
 )
 SIMULATED = EnginePlugin(
     name="simulated",
