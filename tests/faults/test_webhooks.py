@@ -51,6 +51,24 @@ def test_a_dispatcher_that_dies_after_the_post_posts_again_with_the_same_id(syst
     assert [tuple(row) for row in attempts] == [(1, None, "lost"), (2, 200, None)]
 
 
+def test_a_dispatcher_that_is_told_to_stop_does_not_wait_for_an_endpoint(system, tmp_path):
+    entered, leave = threading.Event(), threading.Event()
+
+    def silent(_):
+        entered.set()
+        leave.wait(120)
+
+    with WebServer(silent) as server:
+        job_id = system.submit(scan(tmp_path, 1), callback_url=server.url)
+        system.rows.sql("UPDATE job SET cancel_requested = true WHERE id = :id", id=job_id)
+        dispatcher = system.spawn_dispatcher(0)
+        assert entered.wait(120)
+        dispatcher.terminate()
+        assert dispatcher.wait(40) == 0
+        leave.set()
+    assert states(system) == ["due"]
+
+
 def test_endpoints_that_are_dead_or_silent_hold_up_neither_documents_nor_others(system, tmp_path):
     released = threading.Event()
     with WebServer(says()) as server:
