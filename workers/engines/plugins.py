@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipeline.domain.pixel_memory import BatchModel
 from pipeline.engines.plugins import absent, ppocr_languages, weights_problem
-from pipeline.engines.ppocr.weights import REVISION
+from pipeline.engines.ppocr.weights import SMALL
 from pipeline.ports.engines import EngineOptions, EnginePlugin, Reads, Recogniser
 from workers.engines.ppocr_batches import memory_on_accelerator
 
@@ -62,7 +62,7 @@ PPOCR_TORCH = EnginePlugin(
     reads=Reads.BATCH,
     runs_on=("cpu", "cuda"),
     needs="extra torch, which brings the weights",
-    revision=REVISION,
+    revision=SMALL.revision,
     missing=lambda _options: _torch_problem() or weights_problem(),
     create=_ppocr_torch,
     languages=ppocr_languages,

@@ -15,7 +15,7 @@ from pipeline.domain.errors import RecognitionFailed
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.engines.ppocr.pages import check, read_pages, settings_digest
 from pipeline.engines.ppocr.runtime import Answer, Best, FloatArray, Net, Nets
-from pipeline.engines.ppocr.weights import REVISION, Weights, installed_folder, verified_weights
+from pipeline.engines.ppocr.weights import SMALL, Weights, installed_folder, verified_weights
 from pipeline.ports.documents import PageImage
 from pipeline.ports.engines import MemoryGauge, ReadPage, Reads
 from workers.engines.device import NAMES, gauge_of, give_back, precision_of, this_device
@@ -57,7 +57,7 @@ class PpocrTorchEngine:
     def identity(self) -> EngineIdentity:
         """Return what it is, with what computes it."""
         runtime = f"torch-{version('torch')}-{self._device.type}-{NAMES[self._precision]}"
-        return EngineIdentity(name=NAME, revision=f"{REVISION}-{runtime}", settings_digest=settings_digest())
+        return EngineIdentity(name=NAME, revision=f"{SMALL.revision}-{runtime}", settings_digest=settings_digest())
 
     @property
     def gauge(self) -> MemoryGauge | None:

@@ -52,9 +52,10 @@ class Nets:
     differ."""
 
 
-def alphabet_of(metadata: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the alphabet that the recogniser's ONNX file says it has."""
-    return ("", *metadata["character"].split("\n"), " ")
+def alphabet_of(metadata: Mapping[str, str], file: Path | None = None) -> tuple[str, ...]:
+    """Return the alphabet that a file lists or, without one, that the recogniser's ONNX file says it has."""
+    listed = file.read_text(encoding="utf-8").removesuffix("\n") if file else metadata["character"]
+    return ("", *listed.split("\n"), " ")
 
 
 class Runtime(StrEnum):
@@ -112,7 +113,7 @@ def load_nets(weights: Weights, runtime: Runtime) -> Nets:
         labels, scores = probabilities.argmax(axis=2), probabilities.max(axis=2)
         return [Best(labels=own, scores=sure) for own, sure in zip(labels, scores, strict=True)]
 
-    return Nets(run=run, alphabet=alphabet_of(recogniser.metadata), precision=recogniser.precision)
+    return Nets(run=run, alphabet=alphabet_of(recogniser.metadata, weights.alphabet), precision=recogniser.precision)
 
 
 def _load_openvino(path: Path) -> _Loaded:
