@@ -9,6 +9,7 @@ from pipeline import __version__
 from pipeline.api.callers import OPEN_PATHS
 from pipeline.api.problems import MEDIA_TYPE
 from pipeline.api.schemas import JobFields, Options, ProblemDetails, Source
+from pipeline.domain.languages import language_pattern
 from pipeline.domain.options import MAX_LANGUAGES, OutputFormat
 from pipeline.domain.webhooks import WebhookEvent
 
@@ -66,7 +67,11 @@ _OPTIONS = _properties(Options)
 _FLAT = {**_FIELDS, **{name: part for name, part in _OPTIONS.items() if name not in ("formats", "languages")}}
 _REPEATABLE = {
     "format": {"type": "array", "items": {"enum": [form.value for form in OutputFormat]}, "minItems": 1},
-    "language": {"type": "array", "items": {"type": "string", "maxLength": 40}, "maxItems": MAX_LANGUAGES},
+    "language": {
+        "type": "array",
+        "items": {"type": "string", "pattern": language_pattern()},
+        "maxItems": MAX_LANGUAGES,
+    },
     "callback_event": {"type": "array", "items": {"enum": [event.value for event in WebhookEvent]}, "minItems": 1},
 }
 

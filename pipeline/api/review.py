@@ -4,7 +4,6 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import AfterValidator
 
 from pipeline.api import schemas
 from pipeline.api.callers import Reader
@@ -18,12 +17,8 @@ from pipeline.ports.review import Place, ReviewFilter
 router = APIRouter(tags=["watch"])
 
 
-def _check_place(cursor: str) -> str:
-    Place.parse(cursor)
-    return cursor
-
-
-Cursor = Annotated[str, Query(max_length=100, description="`next` of the answer before."), AfterValidator(_check_place)]
+_PLACE = r"^(0(\.[0-9]{1,17})?|1(\.0)?)_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}_[1-9][0-9]{0,8}$"
+Cursor = Annotated[str, Query(pattern=_PLACE, description="`next` of the answer before.")]
 
 
 @router.get("/v1/review", responses=problems(401, 403, 422, 429, 503))

@@ -24,7 +24,7 @@ from pydantic import (
 from pipeline.domain import recognition
 from pipeline.domain.document import PageClass
 from pipeline.domain.forecast import Forecast
-from pipeline.domain.languages import parse_language
+from pipeline.domain.languages import language_pattern, parse_language
 from pipeline.domain.options import MAX_DPI, MAX_LANGUAGES, MIN_DPI, LanePolicy, OutputFormat
 from pipeline.domain.page_selection import MAX_CHARACTERS as MAX_CHARACTERS_OF_PAGES
 from pipeline.domain.page_selection import parse_pages
@@ -67,7 +67,9 @@ def _as_password(value: object) -> Password:
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=_PRINTABLE)]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f/]+$")]
 Hours = Annotated[str, StringConstraints(pattern=_HOURS)]
-LanguageName = Annotated[str, StringConstraints(max_length=40), AfterValidator(lambda name: parse_language(name).code)]
+LanguageName = Annotated[
+    str, StringConstraints(pattern=language_pattern()), AfterValidator(lambda name: parse_language(name).code)
+]
 FlagName = Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,64}$")]
 EngineName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 IdempotencyKey = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]

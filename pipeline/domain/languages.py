@@ -57,6 +57,12 @@ def all_languages() -> frozenset[Language]:
     return frozenset(_by_name().values())
 
 
+def language_pattern() -> str:
+    """Return what names of languages look like, as a regular expression: a known one, with whatever further parts."""
+    names = {name for language in all_languages() for name in (language.code, language.tesseract)} | {*_ALSO}
+    return rf"^({'|'.join(sorted(names))})(-[A-Za-z0-9]{{1,8}}){{0,3}}$"
+
+
 def foreign_share(text: str, languages: Collection[Language]) -> float:
     """Return the share of a text's letters that none of the languages is written in."""
     own = frozenset(name for language in languages for name in _LETTERS.get(language.script, {language.script.upper()}))

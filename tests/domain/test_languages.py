@@ -1,6 +1,9 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pipeline.domain.languages import all_languages, foreign_share, parse_language
+from pipeline.domain.languages import all_languages, foreign_share, language_pattern, parse_language
+from tests.builders import STEADY
 
 ENGLISH = "Permit me to introduce you"
 
@@ -34,6 +37,12 @@ def test_what_is_no_language_is_refused_shortly(name):
     with pytest.raises(ValueError, match=r"language") as refused:
         parse_language(name)
     assert len(str(refused.value)) < 200
+
+
+@STEADY
+@given(st.from_regex(language_pattern(), fullmatch=True))
+def test_what_looks_like_a_language_s_name_is_one(name):
+    assert parse_language(name) in all_languages()
 
 
 def test_every_language_is_found_by_what_it_is_written_down_as():
