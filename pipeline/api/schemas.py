@@ -220,6 +220,7 @@ class Job(BaseModel):
     cancelling: bool
     media_type: str | None
     size_bytes: int | None
+    sha256: str | None = Field(description="Of the document as it came.")
     pages: Pages
     flags: list[Flag]
     results: dict[OutputFormat, str] = Field(description="Where each output is fetched.")
@@ -397,6 +398,7 @@ def job_fields(status: JobStatus) -> dict[str, Any]:
         "cancelling": status.cancel_requested and not status.state.is_terminal,
         "media_type": status.media_type,
         "size_bytes": status.size_bytes,
+        "sha256": status.sha256,
         "pages": Pages(total=status.page_count, done=status.pages_done, outcomes=dict(status.outcomes)),
         "flags": _flags(status.flags),
         "results": {form: f"/v1/jobs/{status.job_id}/result?format={form}" for form in status.result_keys},
