@@ -123,7 +123,7 @@ class Outbound:
                 if location is None or not redirects:
                     yield Answer(response.status, response.length, response, deadline)
                     return
-                target = parse_target(urljoin(target.url, location), self._rules)
+                target = parse_target(_joined(target, location), self._rules)
         raise NotAllowed(f"it redirects more than {redirects} times")
 
     def _connection(self, target: Target, deadline: "_Deadline") -> http.client.HTTPConnection:
@@ -206,6 +206,14 @@ class _Deadline:
         for watched in list(self._watched):
             with contextlib.suppress(OSError):
                 watched.shutdown(socket.SHUT_RDWR)
+
+
+def _joined(target: Target, location: str) -> str:
+    """Return where a redirect leads. Raises: NotAllowed."""
+    try:
+        return urljoin(target.url, location)
+    except ValueError:
+        raise NotAllowed("it redirects to a URL that is malformed") from None
 
 
 @contextlib.contextmanager

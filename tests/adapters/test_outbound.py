@@ -88,7 +88,8 @@ def redirecting(location):
 @pytest.mark.parametrize(
     "location",
     ["http://127.0.0.2:{port}/", "http://localhost.test:{port}/", "//127.0.0.2:{port}/", "http://2130706434:{port}/",
-     "http://[::1]:{port}/", "http://user@127.0.0.1:{port}/", "file:///etc/passwd", "ftp://127.0.0.1/"],
+     "http://[::1]:{port}/", "http://user@127.0.0.1:{port}/", "file:///etc/passwd", "ftp://127.0.0.1/",
+     "http://[", "//[::1", "http://127.0.0.2\\@127.0.0.1:{port}/", "http://127.0.0.1:{port}\xa0.test/"],
 )  # fmt: skip
 def test_redirects_are_checked_like_the_first_url(inside, location):
     names = Names(archive_test=[PUBLIC], localhost_test=[PRIVATE], **{"2130706434": [PRIVATE]})
