@@ -84,16 +84,18 @@ class PostgresDeliveries:
             )
 
     def record(self, taken: TakenDelivery, result: Result, fate: Fate, rest: timedelta | None) -> None:
-        """Write down what came of it, unless somebody else has taken it since; let go of its endpoint."""
+        """Write down what came of it, unless it was taken or replayed since; let go of its endpoint."""
         with transaction(self._engine) as connection:
             connection.execute(
                 update(DeliveryAttempt)
                 .where(DeliveryAttempt.delivery_id == taken.delivery_id, DeliveryAttempt.number == taken.attempt)
                 .values(elapsed_ms=result.elapsed_ms, status=result.status, error=result.error)
             )
+            # Somebody else's attempt, or a replay, which begins to count anew, has the last word.
+            is_ours = and_(Delivery.attempt == taken.attempt, Delivery.tries == taken.tries)
             connection.execute(
                 update(Delivery)
-                .where(Delivery.id == taken.delivery_id, Delivery.attempt == taken.attempt, _IS_DUE)
+                .where(Delivery.id == taken.delivery_id, is_ours, _IS_DUE)
                 .values(last_status=result.status, last_error=result.error, **_moved(fate))
             )
             is_away = {"failures": Endpoint.failures + 1, "not_before": NOW + rest} if rest else {}

@@ -221,6 +221,7 @@ def _as_json(status: "JobStatus") -> dict[str, Any]:
         "paused": status.paused,
         "hours": status.hours,
         "deadline": status.deadline.isoformat() if status.deadline else None,
+        "callback_url": status.callback_url,
         "created_at": status.created_at.isoformat(),
         "finished_at": status.finished_at.isoformat() if status.finished_at else None,
     }

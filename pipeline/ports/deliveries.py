@@ -37,7 +37,7 @@ class DeliveryQueue(Protocol):
         """Claim the next delivery that is due; None where there is none, or all their endpoints are busy or resting."""
 
     def record(self, taken: TakenDelivery, result: Result, fate: Fate, rest: timedelta | None) -> None:
-        """Write down what came of it, unless somebody else has taken it since; let go of its endpoint."""
+        """Write down what came of it, unless it was taken or replayed since; let go of its endpoint."""
 
     def tidy(self) -> int:
         """Give up what is too old or was lost too often, and forget endpoints that nothing goes to any more.

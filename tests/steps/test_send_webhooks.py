@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from pipeline.adapters.delivery_log import PostgresDeliveryLog
 from pipeline.domain.webhooks import WebhookEvent
 from tests.web import WebServer, says
 from workers.wiring import Wiring
@@ -246,6 +247,29 @@ def test_who_sends_for_too_long_does_not_record_over_the_next(deliveries, sender
         waiting.join(60)
     delivery = deliveries.only(job_id)
     assert (delivery.state, delivery.last_status, delivery.attempt) == ("delivered", 200, 2)
+
+
+def test_what_is_replayed_on_its_way_is_sent_again_whatever_comes_of_that(rows, deliveries, sender):
+    entered, leave = threading.Event(), threading.Event()
+
+    def answer(handler):
+        is_first = not entered.is_set()
+        entered.set()
+        leave.wait(60)
+        says(410 if is_first else 200)(handler)
+
+    with WebServer(answer) as server:
+        job_id, send = deliveries.ended(server.url), sender()
+        waiting = threading.Thread(target=send)
+        waiting.start()
+        assert entered.wait(60)
+        assert PostgresDeliveryLog(rows.engine).replay([deliveries.only(job_id).id])
+        leave.set()
+        waiting.join(60)
+        assert deliveries.only(job_id).state == "due"
+        assert (send(), send()) == (1, 0)
+    assert deliveries.only(job_id).state == "delivered"
+    assert deliveries.attempts(job_id) == [(1, 410, "status"), (2, 200, None)]
 
 
 def test_what_is_too_old_or_was_lost_too_often_is_given_up(rows, deliveries, sender):
