@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from pipeline.commands import remote as elsewhere
-from pipeline.commands.options import TIME_FORMS, age, as_utc
+from pipeline.commands.options import TIME_FORMS, age, as_utc, language_option
 from pipeline.commands.passwords import given_password, password_options
 from pipeline.commands.remote import may_be_elsewhere
 
@@ -115,7 +115,7 @@ def change_command(
 @click.option("--chunk", "chunk_ids", multiple=True, help="Only this chunk of an ended job; repeatable.")
 @click.option("--engine", help="Which recogniser reads what is done again.")
 @click.option("--dpi", type=click.FloatRange(36, 1200), help="What it is rendered at.")
-@click.option("--language", "languages", multiple=True, help="What it is written in: de, zh-Hans; repeatable.")
+@language_option
 @password_options
 @may_be_elsewhere
 def retry_command(

@@ -30,13 +30,31 @@ def age(value: str) -> "timedelta | Literal['default']":
     return timedelta(seconds=int(parts[1]) * _UNITS[parts[2]])
 
 
+def _codes(_context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    from pipeline.domain.languages import parse_language
+
+    try:
+        return tuple(parse_language(name).code for name in names)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+language_option = click.option(
+    "--language",
+    "languages",
+    multiple=True,
+    callback=_codes,
+    help="What it is written in: de, zh-Hans; repeatable.",
+)
+
+
 def document_options(command: Command) -> Command:
     """Add the options to a command, which gets them as one mapping `options` by way of `collected`."""
     for option in (
         click.option("--engine", help="Which recogniser reads scans."),
         click.option("--lane", type=click.Choice(_LANES), help="Which devices may take it."),
         click.option("--dpi", type=click.FloatRange(36, 1200), help="What scans are rendered at."),
-        click.option("--language", "languages", multiple=True, help="What it is written in: de, zh-Hans; repeatable."),
+        language_option,
         click.option("--words", is_flag=True, help="Give the words of each line with their places, too."),
         click.option(
             "--format", "formats", type=click.Choice(_FORMATS), multiple=True, help="Repeatable; default all."

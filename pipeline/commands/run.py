@@ -2,11 +2,11 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -78,7 +78,7 @@ def recognise(paths: Sequence[Path], report: "Report", asked: "Submission") -> N
     from pipeline.commands.progress import Progress
     from pipeline.domain.errors import PipelineError
 
-    with _running_stack(asked.options.get("engine")), open_access() as access, Progress() as progress:
+    with _running_stack(asked.options), open_access() as access, Progress() as progress:
         batch = _Batch(access=access, report=report, progress=progress, asked=asked)
         try:
             batch.run(paths)
@@ -170,7 +170,7 @@ def _is_hidden(path: Path) -> bool:
 
 
 @contextmanager
-def _running_stack(engine: object) -> Iterator[None]:
+def _running_stack(options: Mapping[str, Any]) -> Iterator[None]:
     """Use what runs, or start a stack of our own and stop it at the end.
 
     Raises: PipelineError (`engine_unavailable`), before anything starts.
@@ -182,7 +182,7 @@ def _running_stack(engine: object) -> Iterator[None]:
     if someone_serves():
         yield
         return
-    _check_engine(engine)
+    _check_engine(options)
     if read_state(default_home()) is None:
         click.echo("starting the embedded stack ...", err=True)
     handle = start_owned(default_home())
@@ -192,11 +192,11 @@ def _running_stack(engine: object) -> Iterator[None]:
         handle.stop()
 
 
-def _check_engine(asked: object) -> None:
+def _check_engine(options: Mapping[str, Any]) -> None:
     """Refuse an engine that can't run on this host, which is the one that will read."""
-    from pipeline.engines.registry import check
+    from pipeline.engines.registry import check, told
     from pipeline.settings import read_settings
 
     devices = read_settings().devices
-    name = str(asked or devices.engine)
-    check(name, devices.engine_options.get(name, {}))
+    name = str(options.get("engine") or devices.engine)
+    check(name, told(name, devices.engine_options.get(name, {}), options.get("languages", ())))

@@ -38,7 +38,7 @@ class TesseractOptions(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
     program: str = "tesseract"
-    languages: tuple[str, ...] = Field(default=("en",), min_length=1)
+    languages: tuple[str, ...] = Field(default=("en",), min_length=1, validate_default=True)
     """Of documents that name none; those that come first count most."""
     page_seconds: float = Field(default=120, gt=0)
     max_bytes: int = Field(default=2 * 1024**3, gt=0)

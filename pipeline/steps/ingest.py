@@ -71,8 +71,8 @@ class Ingest:
             raise Rejected(ErrorCode.INVALID_OPTIONS, f"there is no engine {options.engine}; there are {there}")
         if unread := self.unread(options.engine, options.languages):
             codes = ", ".join(language.code for language in unread)
-            engine = options.engine or "the usual one"
-            raise Rejected(ErrorCode.INVALID_OPTIONS, f"languages: engine {engine} does not read {codes}; ask another")
+            engine = f"engine {options.engine}" if options.engine else "the usual engine"
+            raise Rejected(ErrorCode.INVALID_OPTIONS, f"languages: {engine} does not read {codes}; ask another")
 
     def _already_stored(self, job: ClaimedJob) -> StoredOriginal | None:
         """Return the original that an earlier run of this job stored; its upload may be gone by now."""

@@ -96,6 +96,12 @@ class TestProgram:
         last = two_lines.calls.read_text().splitlines()[-1]
         assert last == "stdin stdout -l frk+eng --psm 3 --dpi 200 tsv"
 
+    def test_a_document_that_names_no_language_is_taken_for_english(self, two_lines: Program) -> None:
+        engine = two_lines.engine()
+        engine.warm_up()
+        list(engine.read([image(paper())]))
+        assert "-l eng" in two_lines.calls.read_text()
+
     def test_it_gets_all_pixels(self, tmp_path: Path) -> None:
         check = f"assert picture == b'P6 3 2 255\\n' + bytes(range(18)); sys.stdout.write({TWO_LINES!r})"
         pixels = np.arange(18, dtype=np.uint8).reshape(2, 3, 3)
