@@ -21,9 +21,9 @@ LEAST_TEXT_EM = 20.0
 """Shorter text, all lines together in heights of them, says too little of a page."""
 LEAST_CHARACTERS = 40
 """The same of text alone."""
-SURE = 0.97
 UNSURE_SHARE = 0.5
-"""Share of the text in lines below that confidence. Fraktur has 0.65 to 0.93 of it, no other page more than 0.33."""
+"""Share of the text in lines below the confidence of its engine's good lines (`ReadPage.sure`). Fraktur has 0.65 to
+0.93 of it, no other page more than 0.33; read by Tesseract 0.61 to 0.89, and others up to 0.18."""
 TYPE_PX = 15.0
 """Height of type as scanned. Clean pages made smaller lose first characters at 11 to 14, a tenth of them at 10."""
 EDGE_SHARE = 0.12
@@ -56,18 +56,19 @@ class PageLook:
 
 
 def page_doubts(
-    lines: Sequence[Line], look: PageLook, *, enlarged: float = 1.0, languages: Sequence[Language] = ()
+    lines: Sequence[Line], look: PageLook, *, sure: float, enlarged: float = 1.0, languages: Sequence[Language] = ()
 ) -> tuple[Flag, ...]:
     """Return what speaks against a page that was read so.
 
-    Args: lines in pixels of the page; enlarged is how much larger than its scan the page was rendered, 1 or more;
-        languages are those that it should be in, if that is known.
+    Args: lines in pixels of the page; sure is the confidence that the engine has in most lines of good pages; enlarged
+        is how much larger than its scan the page was rendered, 1 or more; languages are those that it should be in, if
+        that is known.
     """
     if sum(_length_em(line) for line in lines) < LEAST_TEXT_EM:
         return ()
     texts = [line.text for line in lines]
     return (
-        *_doubts_of_picture(lines, look, enlarged),
+        *_doubts_of_picture(lines, look, sure, enlarged),
         *_doubts_of_text(texts, languages, spelled=spelled_share(lines)),
     )
 
@@ -82,8 +83,8 @@ def skew(lines: Sequence[Line]) -> float:
     return (text_angle(lines) + 45) % 90 - 45 if lines else 0.0
 
 
-def _doubts_of_picture(lines: Sequence[Line], look: PageLook, enlarged: float) -> Iterator[Flag]:
-    if (unsure := unsure_share(lines)) >= UNSURE_SHARE:
+def _doubts_of_picture(lines: Sequence[Line], look: PageLook, sure: float, enlarged: float) -> Iterator[Flag]:
+    if (unsure := unsure_share(lines, sure)) >= UNSURE_SHARE:
         yield Flag(name="low_confidence", score=_over(unsure, UNSURE_SHARE))
     height_px = type_height(lines)
     if (scanned_px := height_px / enlarged) <= TYPE_PX:
@@ -107,11 +108,11 @@ def _doubts_of_text(texts: Sequence[str], languages: Sequence[Language], *, spel
         yield Flag(name="repetition", score=_over(repeated, REPEATED_SHARE))
 
 
-def unsure_share(lines: Sequence[Line]) -> float:
-    """Return the share of characters in lines that the engine was less than sure of; 0 if it said so of none."""
+def unsure_share(lines: Sequence[Line], sure: float) -> float:
+    """Return the share of characters in lines of less than that confidence; 0 if no line has one."""
     judged = [(line.confidence, len(line.text)) for line in lines if line.confidence is not None]
     every = sum(length for _, length in judged)
-    return sum(length for confidence, length in judged if confidence < SURE) / every if every else 0.0
+    return sum(length for confidence, length in judged if confidence < sure) / every if every else 0.0
 
 
 def spelled_share(lines: Sequence[Line]) -> float:

@@ -37,14 +37,9 @@ def no_options(options: EngineOptions) -> None:
 
 
 def ppocr_languages(_options: EngineOptions) -> frozenset[Language]:
-    """Return what the networks can spell: their alphabet lacks other scripts, and what Vietnamese sets on its vowels.
-
-    Fraktur they have not been trained on.
-    """
+    """Return what the networks can spell: their alphabet lacks other scripts, and the marks of Vietnamese vowels."""
     scripts = {"Latin", "Han", "Japanese"}
-    return frozenset(
-        known for known in all_languages() if known.script in scripts and known.code not in {"vi", "de-Latf"}
-    )
+    return frozenset(known for known in all_languages() if known.script in scripts and known.code != "vi")
 
 
 def _ppocr_problem(edition: Edition) -> str | None:

@@ -1,4 +1,4 @@
-"""The system's Tesseract, for Fraktur and other languages that the default model can't read.
+"""The system's Tesseract, for languages that the default model can't read.
 
 Each page is a process of its own with bounds of time and memory, so that nothing of it stays. Tesseract expects pages
 that lie upright and straight. Source of the table that it writes: its manual page, and `api/renderer.cpp` (TSV).
@@ -29,8 +29,10 @@ NAME = "tesseract"
 _ASKING_S = 20
 _PAGE_SEGMENTATION = "3"
 """Fully automatic, without orientation."""
-_LINE, _WORD = "4", "5"
+_WORD = "5"
 _COLUMNS = 12
+_SURE = 0.9
+"""On seven clean pages, English and German, 82 to 100 % of the text has more; on seven in Fraktur 11 to 39 %."""
 
 
 class TesseractOptions(BaseModel):
@@ -126,7 +128,7 @@ class TesseractEngine:
             lines, flags = believed(list(lines_of(self._table(picture, dpi))))
         except RecognitionFailed as error:
             raise RecognitionFailed(error.code, f"page {number}: {error.message}") from None
-        return ReadPage(number=number, lines=lines, flags=flags)
+        return ReadPage(number=number, lines=lines, flags=flags, sure=_SURE)
 
     def _table(self, picture: bytes, dpi: int) -> str:
         """Return what Tesseract says of a picture. Raises: RecognitionFailed (`engine_failed`)."""

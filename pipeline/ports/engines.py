@@ -30,6 +30,8 @@ class ReadPage:
     blocks: tuple[Block, ...] = ()
     """Instead of lines, from engines that know themselves what belongs together and in which order it is read."""
     flags: tuple[Flag, ...] = ()
+    sure: float = 0.97
+    """The confidence that it has in most lines of a good page: engines count differently."""
     angle_deg: float = 0.0
     """How far clockwise the page had to be turned to be read; polygons lie on the page as given all the same."""
 

@@ -99,17 +99,18 @@ class PageReader:
             PageOutcome.RECOGNISED,
             page.spent + spent,
             blocks=blocks,
-            flags=_each_once((*flags, *self._doubts(page, lines, blocks))),
+            flags=_each_once((*flags, *self._doubts(page, lines, blocks, found.sure))),
             angle_deg=found.angle_deg - skew(lines),
         )
 
-    def _doubts(self, page: Prepared, lines: Sequence[Line], blocks: Sequence[Block]) -> Iterator[Flag]:
+    def _doubts(self, page: Prepared, lines: Sequence[Line], blocks: Sequence[Block], sure: float) -> Iterator[Flag]:
         """Yield what speaks against a page that was read from its picture."""
         if page.origin.layer_doubt is not None:
             yield Flag(name="text_layer_garbled", score=page.origin.layer_doubt)
         if lines:
             enlarged = max(1.0, page.image.dpi / (page.origin.scan_dpi or page.image.dpi))
-            yield from page_doubts(lines, self.look(page.image, lines), enlarged=enlarged, languages=self.languages)
+            look = self.look(page.image, lines)
+            yield from page_doubts(lines, look, sure=sure, enlarged=enlarged, languages=self.languages)
         elif blocks:
             # Of an engine that writes down the whole page: its lines do not lie where they are read.
             yield from text_doubts([line.text for block in blocks for line in block.lines], self.languages)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pipeline.domain import page_doubts as doubts
 from pipeline.domain.geometry import turn
 from pipeline.domain.languages import parse_language
-from pipeline.domain.page_doubts import PageLook, page_doubts, skew, text_doubts
+from pipeline.domain.page_doubts import PageLook, skew, text_doubts
 from pipeline.domain.recognition import Line
 from tests.builders import STEADY
 
@@ -28,6 +28,10 @@ def page(*, count=20, height=36.0, confidence=0.99, text=None, angle_deg=0.0):
         box = ((100.0, top), (right, top), (right, top + height), (100.0, top + height))
         lines.append(Line(text=words, polygon=turn(box, angle_deg), confidence=confidence))
     return lines
+
+
+def page_doubts(lines, look, *, sure=0.97, **more):
+    return doubts.page_doubts(lines, look, sure=sure, **more)
 
 
 def score(name, lines, look=SHARP, **more):
@@ -54,6 +58,11 @@ def test_confidence_is_judged_by_the_share_of_text_in_doubt(sure):
     share = 1 - sure / 20
     expected = 0.0 if share < doubts.UNSURE_SHARE else 1 - doubts.UNSURE_SHARE / (2 * share)
     assert score("low_confidence", lines) == pytest.approx(expected)
+
+
+def test_how_sure_an_engine_is_of_good_pages_is_its_own():
+    lines = page(confidence=0.93)
+    assert (score("low_confidence", lines, sure=0.97) > 0.5, score("low_confidence", lines, sure=0.9)) == (True, 0)
 
 
 def test_small_type_is_flagged_and_what_was_enlarged_counts_as_it_was_scanned():

@@ -51,7 +51,9 @@ def printed_on_both_sides(pixels: Pixels, share: float) -> Pixels:
 def doubts(engine: RapidOcrEngine, pixels: Pixels) -> dict[str, float]:
     page = PageImage(number=1, pixels=np.ascontiguousarray(pixels), dpi=150)
     [found] = engine.read([page])
-    return {flag.name: flag.score or 0.0 for flag in page_doubts(found.lines, look_at(page, found.lines))}
+    return {
+        flag.name: flag.score or 0.0 for flag in page_doubts(found.lines, look_at(page, found.lines), sure=found.sure)
+    }
 
 
 def test_nothing_speaks_against_the_page_as_it_is(engine: RapidOcrEngine, good: Pixels) -> None:
