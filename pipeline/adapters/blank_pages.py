@@ -61,6 +61,10 @@ def small_grey(page: PageImage) -> Pixels:
     scale = max(least, min(most, DPI / page.dpi))
     if scale < 1:
         size = (max(1, round(width * scale)), max(1, round(height * scale)))
+        if scale <= 0.5:
+            # By half is ten times as fast as by any other factor.
+            even = grey[: height // 2 * 2, : width // 2 * 2]
+            grey = np.asarray(cv2.resize(even, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA), np.uint8)
         return np.asarray(cv2.resize(grey, size, interpolation=cv2.INTER_AREA), np.uint8)
     return grey
 
