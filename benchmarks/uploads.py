@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
 from urllib.parse import urlsplit
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psutil
 import urllib3
@@ -107,10 +107,12 @@ def in_parts(url: str, key: str, path: Path, every: int) -> tuple[str, int]:
     where = urlsplit(url)
     with TemporaryDirectory() as folder, Proxy(str(where.hostname), int(where.port or 80), folder=Path(folder)) as far:
         far.rule = rule = CutOften(every, half=path.stat().st_size // 2)
-        submit = [sys.executable, "-m", "pipeline.cli", "submit", path, "--idempotency-key", f"large {path}"]
+        submit = [sys.executable, "-m", "pipeline.cli", "submit", path, "--idempotency-key", f"large-{uuid4()}"]
         environment = {**os.environ, "MUNIMENT_SERVER": f"http://{far.address}", "MUNIMENT_KEY": key}
         first = subprocess.Popen(submit, env=environment, stderr=subprocess.DEVNULL)
-        rule.is_half.wait()
+        while not rule.is_half.wait(1):
+            if first.poll() is not None:
+                raise SystemExit(f"the first process ended with {first.returncode}")
         first.kill()
         first.wait()
         second = subprocess.run(submit, env=environment, stdout=subprocess.PIPE, check=True, text=True)
