@@ -20,7 +20,6 @@ from pipeline.domain.states import JobState
 from pipeline.ports.submissions import EventRow
 
 router = APIRouter(tags=["watch"])
-_AT_ONCE = 200
 _SILENCE_S = 15.0
 """What passes proxies and dead connections must be heard of from time to time."""
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -79,7 +78,7 @@ async def _stream(service: Service, job_id: JobId, after: int) -> AsyncIterator[
 
 
 async def _moves(service: Service, job_id: JobId, after: int) -> list[EventRow]:
-    return await run_in_threadpool(service.views.moves, job_id, after=after, limit=_AT_ONCE)
+    return await service.moves.ask((job_id, after))
 
 
 def _move(move: EventRow) -> dict[str, Any]:

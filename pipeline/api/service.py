@@ -30,9 +30,11 @@ from pipeline.api.metrics import Metrics
 from pipeline.api.page_images import PageImages
 from pipeline.api.problems import not_found
 from pipeline.domain.document import JobId
-from pipeline.ports.submissions import JobStatus
+from pipeline.ports.submissions import EventRow, JobStatus
 from pipeline.settings import Settings, SettingsError
 from pipeline.steps.delete import Delete
+
+_MOVES_AT_ONCE = 200
 
 
 class Service:
@@ -63,6 +65,7 @@ class Service:
         self.rates = RateLimits(settings.broker)
         self.feed = Feed(database.get_secret_value(), self.views.progress)
         self.details: Gathered[tuple[str, JobId], bytes | None] = Gathered(self._details)
+        self.moves: Gathered[tuple[JobId, int], list[EventRow]] = Gathered(self._moves)
         self.doorkeeper = Doorkeeper(self.keys, self.rates, requests_per_minute=api.requests_per_minute)
 
     def submissions_of(self, caller: Caller) -> PostgresSubmissions:
@@ -97,6 +100,13 @@ class Service:
         found = {status.job_id: status for status in self.submissions.find(list({job_id for _, job_id in asked}))}
         told = {job_id: self._detail(status) for job_id, status in found.items()}
         return [told[job_id] if job_id in told and found[job_id].tenant == tenant else None for tenant, job_id in asked]
+
+    def _moves(self, asked: Sequence[tuple[JobId, int]]) -> list[list[EventRow]]:
+        """Return what happened to jobs behind an event; streams that are at the same place get one answer."""
+        found = {
+            place: self.views.moves(place[0], after=place[1], limit=_MOVES_AT_ONCE) for place in dict.fromkeys(asked)
+        }
+        return [found[place] for place in asked]
 
     def _detail(self, status: JobStatus) -> bytes:
         is_open = not status.state.is_terminal
