@@ -14,11 +14,10 @@ from minio.deleteobjects import DeleteObject
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
 
 from pipeline.domain.errors import ErrorCode, Rejected, Transient
+from pipeline.domain.upload_parts import PART_BYTES
 from pipeline.ports.objects import StoredObject
 from pipeline.settings import ObjectSettings
 
-_PART_BYTES = 8 * 1024 * 1024
-"""S3 wants parts of at least 5 MiB; at most 10,000 of them bound an object at 80 GB."""
 _PIECE_BYTES = 1024 * 1024
 _MISSING = {"NoSuchKey", "NoSuchBucket", "NoSuchObject", "NoSuchUpload", "ResourceNotFound"}
 _DENIED = {"AccessDenied", "InvalidBucketName"}
@@ -58,7 +57,7 @@ class S3Objects:
                 key,
                 counted,  # type: ignore[arg-type]
                 length=-1,
-                part_size=_PART_BYTES,
+                part_size=PART_BYTES,
                 num_parallel_uploads=1,
                 content_type=media_type,
             )
