@@ -43,7 +43,6 @@ def cancel_command(*, remote: "Client | None", job_ids: tuple[str, ...], label: 
     from pipeline.commands.access import open_access
 
     if remote:
-        _check_named(job_ids, label)
         elsewhere.act(remote, job_ids, label, "cancel", "to be cancelled")
         return
     target = _target(job_ids, label, tenant)
@@ -59,7 +58,6 @@ def pause_command(*, remote: "Client | None", job_ids: tuple[str, ...], label: s
     from pipeline.ports.control import Change
 
     if remote:
-        _check_named(job_ids, label)
         elsewhere.act(remote, job_ids, label, "pause", "paused")
         return
     _change(job_ids, _target(job_ids, label, tenant), Change(paused=True), "paused")
@@ -73,7 +71,6 @@ def resume_command(*, remote: "Client | None", job_ids: tuple[str, ...], label: 
     from pipeline.ports.control import Change
 
     if remote:
-        _check_named(job_ids, label)
         elsewhere.act(remote, job_ids, label, "resume", "may go on")
         return
     _change(job_ids, _target(job_ids, label, tenant), Change(paused=False), "may go on")
@@ -102,7 +99,6 @@ def change_command(
     if change == Change():
         raise click.UsageError("say what to change: --priority, --deadline or --hours")
     if remote:
-        _check_named(job_ids, label)
         wanted = {"priority": priority, "deadline": deadline and f"{deadline:%Y-%m-%dT%H:%M:%SZ}", "hours": hours}
         elsewhere.change(remote, job_ids, label, {name: value for name, value in wanted.items() if value is not None})
         return
@@ -234,12 +230,6 @@ def _target(job_ids: tuple[str, ...], label: str | None, tenant: str | None) -> 
     if bool(job_ids) == bool(label or tenant):
         raise click.UsageError("name jobs, or a --label, or a --tenant")
     return Target(job_ids=tuple(parse_id(job_id) for job_id in job_ids), label=label, tenant=tenant or "default")
-
-
-def _check_named(job_ids: tuple[str, ...], label: str | None) -> None:
-    elsewhere.refuse("tenant")
-    if bool(job_ids) == bool(label):
-        raise click.UsageError("name jobs, or a --label")
 
 
 def _change(job_ids: tuple[str, ...], target: "Target", change: "Change", what: str) -> None:

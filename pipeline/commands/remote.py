@@ -67,14 +67,10 @@ def submit(
     **given: object,
 ) -> None:
     """Hand in files and URIs, and print a job id for each."""
-    from pipeline.api.schemas import JobFields, Options
+    from pipeline.api.schemas import JobFields
 
-    named = {name: value for name, value in {**given, "password": password}.items() if value is not None}
-    if password:
-        named["password"] = password.reveal
-    if options:
-        named["options"] = Options.model_validate(dict(options))
-    fields = _valid(JobFields, named)
+    asked = {**given, "password": password and password.reveal, "options": dict(options) or None}
+    fields = _valid(JobFields, {name: value for name, value in asked.items() if value is not None})
     for source in sources:
         key = idempotency_key or str(uuid4())
         try:
@@ -154,6 +150,9 @@ def _each(
     batch: Callable[[str], Sequence[UUID]],
     done: str,
 ) -> None:
+    refuse("tenant")
+    if bool(job_ids) == bool(label):
+        raise click.UsageError("name jobs, or a --label")
     for job_id in job_ids:
         one(_id(job_id))
         click.echo(f"{job_id}: {done}")

@@ -240,6 +240,7 @@ def test_the_commands_do_through_the_api_what_they_do_beside_it(api, command, te
         (["cancel"], "name jobs, or a --label"),
         (["jobs", "--server", "muniment.example"], "--server is a URL"),
         (["submit", "s3://archive/1.pdf", "--label", "a/b"], "label: String should match pattern"),
+        (["submit", "s3://archive/1.pdf", "--engine", "A/B"], "options.engine: String should match pattern"),
     ],
 )
 def test_what_can_not_be_done_through_the_api_is_said(command, arguments, told):
