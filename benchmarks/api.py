@@ -1,29 +1,47 @@
-"""How fast status is told while many poll and follow events, over a stack that is up, whatever else it does meanwhile.
+"""How fast status is told while many poll and follow events, and what that costs the jobs; over a stack that is up.
 
-    python -m benchmarks.api [--clients 200] [--streams 50] [--seconds 30] [--file samples/harbour-ledger.pdf]
+    python -m benchmarks.api [--clients 200] [--streams 50] [--jobs 4] [--rounds 2] [--file samples/harbour-ledger.pdf]
 
-It hands the file in, has every client ask for that job once a second and every stream follow it, and prints the times
-from a request to its whole answer. Clients share the machine with what they measure.
+It hands the file in some times over and waits for all; in every other round, every client asks for the first of these
+jobs once a second and every stream follows it. It prints the times from a request to its whole answer, and the pages
+a second of either kind of round. Clients share the machine with what they measure: leave them a core that no device
+has (MUNIMENT_DEVICES__CPU_SLOTS).
 """
 
 import argparse
 import asyncio
-import json
 import statistics
 import time
-import urllib.request
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pipeline.client import Client
 from pipeline.embedded.state import read_state
 from pipeline.settings import default_home
+
+_BETWEEN_QUESTIONS_S = 1.0
+
+
+@dataclass
+class Round:
+    """What was seen while some jobs ran."""
+
+    seconds: float = 0.0
+    pages: int = 0
+    times: list[float] = field(default_factory=list)
+    """From requests to their whole answers, seconds."""
+    pieces: int = 0
+    """Of event streams."""
 
 
 def parsed():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--streams", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=2, help="of either kind")
     parser.add_argument("--file", type=Path, default=Path("samples/harbour-ledger.pdf"))
     parser.add_argument("--url", help="Of another API than the one of the stack that is up here; with --key.")
     parser.add_argument("--key")
@@ -47,44 +65,61 @@ async def ask(host, port, request):
         writer.close()
 
 
-async def poll(host, port, request, *, after, until, times):
+async def poll(where, request, seen, *, after):
     await asyncio.sleep(after)
-    async for seconds in ask(host, port, request):
-        times.append(seconds)
-        pause = max(0.0, 1 - seconds)
-        if time.perf_counter() + pause > until:
-            return
-        await asyncio.sleep(pause)
+    async for seconds in ask(*where, request):
+        seen.times.append(seconds)
+        await asyncio.sleep(max(0.0, _BETWEEN_QUESTIONS_S - seconds))
 
 
-async def follow(host, port, request, *, until, pieces):
-    reader, writer = await asyncio.open_connection(host, port)
+async def follow(where, request, seen):
+    reader, writer = await asyncio.open_connection(*where)
     writer.write(request)
     try:
-        async with asyncio.timeout(until - time.perf_counter()):
-            while piece := await reader.read(65536):
-                pieces.append(len(piece))
-    except TimeoutError:
-        pass
+        while await reader.read(65536):
+            seen.pieces += 1
     finally:
         writer.close()
 
 
-async def measure(arguments, url, key, job_id):
-    address = urlsplit(url)
+async def watch(arguments, client, jobs, seen):
+    """Have all clients and streams at it until the jobs have ended."""
+    address = urlsplit(arguments.url)
+    where = (address.hostname, address.port)
+    headers = f"Host: {address.netloc}\r\nAuthorization: Bearer {arguments.key}"
 
     def request(path):
-        return f"GET {path} HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+        return f"GET {path} HTTP/1.1\r\n{headers}\r\n\r\n".encode()
 
-    until, times, pieces = time.perf_counter() + arguments.seconds, [], []
-    where = (address.hostname, address.port)
-    async with asyncio.TaskGroup() as group:
-        for number in range(arguments.clients):
-            after = number / arguments.clients
-            group.create_task(poll(*where, request(f"/v1/jobs/{job_id}"), after=after, until=until, times=times))
-        for _ in range(arguments.streams):
-            group.create_task(follow(*where, request(f"/v1/jobs/{job_id}/events"), until=until, pieces=pieces))
-    return times, pieces
+    status, events = (request(f"/v1/jobs/{jobs[0]}{path}") for path in ("", "/events"))
+    watchers = [
+        asyncio.create_task(poll(where, status, seen, after=number * _BETWEEN_QUESTIONS_S / arguments.clients))
+        for number in range(arguments.clients)
+    ]
+    watchers += [asyncio.create_task(follow(where, events, seen)) for _ in range(arguments.streams)]
+    await asyncio.to_thread(wait, client, jobs)
+    for watcher in watchers:
+        watcher.cancel()
+    for ended in await asyncio.gather(*watchers, return_exceptions=True):
+        if isinstance(ended, Exception):
+            raise ended
+
+
+def wait(client, jobs):
+    for job in jobs:
+        client.wait(job, within=timedelta(hours=1), every=timedelta(seconds=0.2))
+
+
+def run_round(arguments, client, *, watched):
+    seen, begun = Round(), time.perf_counter()
+    jobs = [client.submit(arguments.file).id for _ in range(arguments.jobs)]
+    if watched:
+        asyncio.run(watch(arguments, client, jobs, seen))
+    else:
+        wait(client, jobs)
+    seen.seconds = time.perf_counter() - begun
+    seen.pages = sum(client.job(job).pages.done for job in jobs)
+    return seen
 
 
 def main():
@@ -92,18 +127,26 @@ def main():
     state = None if arguments.url else read_state(default_home())
     if not arguments.url and (state is None or state.api is None):
         raise SystemExit("no stack with an API runs here: start it with `muniment up`, or give --url and --key")
-    url, key = (arguments.url, arguments.key) if arguments.url else (state.api.url, state.api.key)
-    headers = {"Authorization": f"Bearer {key}"}
-    submission = urllib.request.Request(f"{url}/v1/jobs", data=arguments.file.read_bytes(), headers=headers)
-    with urllib.request.urlopen(submission) as answer:
-        job_id = json.load(answer)["id"]
-    times, pieces = asyncio.run(measure(arguments, url, key, job_id))
-    cuts = [1000 * cut for cut in statistics.quantiles(times, n=100)]
+    if state:
+        arguments.url, arguments.key = state.api.url, state.api.key
+    client = Client(arguments.url, arguments.key)
+    run_round(arguments, client, watched=False)  # Engines load at their first page.
+    alone, watched = [], []
+    for _ in range(arguments.rounds):
+        alone.append(run_round(arguments, client, watched=False))
+        watched.append(run_round(arguments, client, watched=True))
+    report(arguments, alone, watched)
+
+
+def report(arguments, alone, watched):
+    times = [1000 * seconds for seen in watched for seconds in seen.times]
+    cuts = statistics.quantiles(times, n=100)
+    fast, slow = (sum(seen.pages for seen in kind) / sum(seen.seconds for seen in kind) for kind in (alone, watched))
     print(f"clients  {arguments.clients} polling once a second, {arguments.streams} following events")
-    print(f"answers  {len(times)} in {arguments.seconds:.0f} s, {len(pieces)} pieces of events")
-    print(
-        f"status   p50 {cuts[49]:.1f} ms, p95 {cuts[94]:.1f} ms, p99 {cuts[98]:.1f} ms, most {1000 * max(times):.1f} ms"
-    )
+    print(f"answers  {len(times)} in {sum(seen.seconds for seen in watched):.0f} s")
+    print(f"events   {sum(seen.pieces for seen in watched)} pieces")
+    print(f"status   p50 {cuts[49]:.1f} ms, p95 {cuts[94]:.1f} ms, p99 {cuts[98]:.1f} ms, most {max(times):.1f} ms")
+    print(f"pages/s  {fast:.2f} alone, {slow:.2f} watched: {100 * slow / fast:.0f} %")
 
 
 if __name__ == "__main__":

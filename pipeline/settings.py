@@ -250,6 +250,8 @@ class DeviceSettings(_Section):
 
     cpu_slots: int | None = Field(default=None, ge=0)
     """Processes that recognise on the CPU, one thread each; default: one for each core."""
+    cpu_niceness: int = Field(default=10, ge=0, le=19)
+    """By how much they stand back behind other processes of the host, such as those that answer callers."""
     engine: str = "rapidocr"
     accelerator_engine: str | None = None
     """What reads scans on accelerators; without it they are left alone."""

@@ -1,5 +1,6 @@
 """How a process begins: it finds out whether it can do its work and, if not, says why and ends by a code of its own."""
 
+import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,12 @@ class ExitCode(IntEnum):
     """It does not answer, or would break the rules."""
     STORE = 13
     """It does not answer, or does not take or give objects."""
+
+
+def keep_for_good() -> None:
+    """Take what is loaded by now, modules and models, out of what later collections walk through."""
+    gc.collect()
+    gc.freeze()
 
 
 class Unfit(Exception):

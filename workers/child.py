@@ -201,6 +201,7 @@ def _serve_device(state: _State, name: str) -> None:
             engine=_engine_for(info, settings.devices),
             lock=settings.devices.lock_folder / f"{name}.lock",
             folder=settings.devices.temporary_folder / name.replace(":", "-"),
+            niceness=settings.devices.cpu_niceness if info.kind == "cpu" else 0,
         ),
         Patience(warm_up=settings.leases.warm_up, stall=settings.leases.stall),
         flush_pages=settings.chunks.flush_pages,

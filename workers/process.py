@@ -2,9 +2,9 @@
 
 import ctypes
 import fcntl
-import gc
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -25,6 +25,16 @@ def die_with_parent(parent_pid: int, sig: signal.Signals = signal.SIGKILL) -> No
         raise ParentGone(f"the parent {parent_pid} has gone")
 
 
+def stand_back(niceness: int) -> None:
+    """Let other processes of the host go first on its cores; call it in a session of its own.
+
+    Where the kernel groups processes by session (sched(7), autogroup), the group's niceness counts, not the process's.
+    """
+    os.nice(niceness)
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))
+
+
 def lock_device(path: Path) -> int:
     """Take the host's lock on a device for as long as this process lives; return the descriptor, which must stay open.
 
@@ -41,9 +51,3 @@ def lock_device(path: Path) -> int:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, str(os.getpid()).encode(), 0)
     return descriptor
-
-
-def keep_for_good() -> None:
-    """Take what is loaded by now, modules and models, out of what later collections walk through."""
-    gc.collect()
-    gc.freeze()

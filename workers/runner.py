@@ -44,13 +44,14 @@ from pipeline.ports.documents import DocumentOpener, OpenDocument
 from pipeline.ports.engines import MemoryGauge, MemoryReading, Recogniser
 from pipeline.ports.objects import ObjectStore
 from pipeline.settings import Settings, read_settings
+from pipeline.starting import keep_for_good
 from pipeline.steps.read_chunk import ChunkReader
 from pipeline.steps.read_pages import PageReader, grouped
 from workers.process import (
     DeviceLocked,
     die_with_parent,
-    keep_for_good,
     lock_device,
+    stand_back,
 )
 from workers.protocol import Message, decode, encode, entry_to_json
 
@@ -226,6 +227,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--lock", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True, help="for temporary files; emptied at the start")
     parser.add_argument("--engine", required=True)
+    parser.add_argument("--niceness", type=int, default=0, help="behind other processes of the host; 0 to 19")
     parser.add_argument("--language", action="append", default=[], help="that it is to read; repeatable")
     return parser.parse_args()
 
@@ -234,6 +236,7 @@ def main() -> int:
     """Run until the supervisor says so, closes the pipe or dies."""
     arguments = _arguments()
     die_with_parent(arguments.parent_pid)
+    stand_back(arguments.niceness)
     # A terminal's Ctrl-C is for the supervisor to act on, at a page border.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     say = _say_over(_private_stdout())

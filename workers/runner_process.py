@@ -26,6 +26,8 @@ class RunnerCommand:
     lock: Path
     folder: Path
     """For its temporary files; emptied whenever a runner starts."""
+    niceness: int = 0
+    """By how much it stands back behind other processes of the host."""
 
     def argv(self) -> list[str]:
         """Return the command line."""
@@ -41,6 +43,7 @@ class RunnerCommand:
             str(self.folder),
             "--engine",
             self.engine,
+            f"--niceness={self.niceness}",
             *(f"--language={code}" for code in self.languages),
         ]
 

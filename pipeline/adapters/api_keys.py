@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Engine, Row, case, cast, func, insert, or_, select, update
+from sqlalchemy import Engine, Row, bindparam, case, cast, func, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import DATE
 from sqlalchemy.dialects.postgresql import insert as upsert
 
@@ -37,6 +37,12 @@ _STATE = case(
     else_=KeyState.LIVE.value,
 ).label("state")
 
+_PRESENTED = select(
+    ApiKey,
+    _STATE,
+    or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < NOW - _USE_NOTED_EVERY).label("is_news"),
+).where(ApiKey.id.in_(bindparam("ids", expanding=True)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyStatus:
@@ -66,10 +72,8 @@ class PostgresApiKeys:
 
     def check(self, presented: Collection[NewKey]) -> dict[NewKey, KeyStatus]:
         """Return the keys that were presented, without those that there are not, or whose secret is another."""
-        stale = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < NOW - _USE_NOTED_EVERY).label("is_news")
-        wanted = select(ApiKey, _STATE, stale).where(ApiKey.id.in_({key.key_id for key in presented}))
         with transaction(self._engine) as connection:
-            rows = {row.id: row for row in connection.execute(wanted)}
+            rows = {row.id: row for row in connection.execute(_PRESENTED, {"ids": [key.key_id for key in presented]})}
             kept = {key: rows[key.key_id].secret_sha256 if key.key_id in rows else None for key in presented}
             known = {key: rows[key.key_id] for key in presented if is_secret(key.secret, kept[key])}
             if news := {row.id for row in known.values() if row.is_news}:

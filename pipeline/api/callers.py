@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any
 
+from cachetools import TTLCache
 from fastapi import Depends, Request
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
@@ -13,9 +14,12 @@ from pipeline.adapters.api_keys import KeyState, KeyStatus, PostgresApiKeys
 from pipeline.adapters.rate_limits import RateLimits
 from pipeline.api.gathering import Gathered
 from pipeline.api.problems import ApiCode, Problem, of_error, too_many
-from pipeline.domain.api_keys import KeyGrant, NewKey, Scope, parse_token
+from pipeline.domain.api_keys import KeyGrant, NewKey, Scope, digest, parse_token
 from pipeline.domain.errors import PipelineError
 
+_KNOWN_FOR_S = 1.0
+"""How long a key that was found good may still be used once it is revoked."""
+_MOST_KNOWN = 10_000
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 
 
@@ -53,6 +57,8 @@ class Doorkeeper:
         self._keys = keys
         self._rates = rates
         self._requests_per_minute = requests_per_minute
+        # By digests: no secret stays here.
+        self._known: TTLCache[tuple[str, str], KeyStatus] = TTLCache(_MOST_KNOWN, _KNOWN_FOR_S)
         self._knocks: Gathered[_Knock, Caller | Problem] = Gathered(self._admit)
 
     async def admit(self, authorization: str, address: str) -> Caller:
@@ -67,12 +73,20 @@ class Doorkeeper:
         return found
 
     def _admit(self, knocks: Sequence[_Knock]) -> list[Caller | Problem]:
-        known = self._keys.check({knock.key for knock in knocks})
-        judged = [_judged(knock, known.get(knock.key)) for knock in knocks]
+        judged = [_judged(knock, status) for knock, status in zip(knocks, self._looked_up(knocks), strict=True)]
         callers = [found for found in judged if isinstance(found, Caller)]
         rates = [(each.key_id, each.grant.requests_per_minute or self._requests_per_minute) for each in callers]
         waits = iter(self._rates.take(rates) if rates else ())
         return [_slowed(found, next(waits)) if isinstance(found, Caller) else found for found in judged]
+
+    def _looked_up(self, knocks: Sequence[_Knock]) -> list[KeyStatus | None]:
+        names = [(knock.key.key_id, digest(knock.key.secret)) for knock in knocks]
+        found = {name: status for name in set(names) if (status := self._known.get(name))}
+        if asked := {knock.key for name, knock in zip(names, knocks, strict=True) if name not in found}:
+            read = self._keys.check(asked)
+            found |= {(key.key_id, digest(key.secret)): status for key, status in read.items()}
+            self._known.update(found)
+        return [found.get(name) for name in names]
 
 
 def _unknown() -> Problem:
@@ -124,7 +138,7 @@ class Door:
 
 
 def _needs(scope: Scope) -> Any:
-    def check(request: Request) -> Caller:
+    async def check(request: Request) -> Caller:
         caller: Caller = request.state.caller
         if scope not in caller.grant.scopes:
             raise Problem(403, ApiCode.NOT_PERMITTED, f"this key lacks the scope {scope}")

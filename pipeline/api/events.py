@@ -8,12 +8,11 @@ from uuid import UUID
 from fastapi import APIRouter, Header, Response
 from fastapi.responses import StreamingResponse
 from pydantic import StringConstraints
-from starlette.concurrency import run_in_threadpool
 
 from pipeline.api import schemas
 from pipeline.api.callers import Reader
 from pipeline.api.documentation import answers
-from pipeline.api.problems import ApiCode, too_many
+from pipeline.api.problems import ApiCode, not_found, too_many
 from pipeline.api.service import Served, Service
 from pipeline.domain.document import JobId
 from pipeline.domain.states import JobState
@@ -46,7 +45,9 @@ async def events(
     An event `move` has an id, and is a step on the job's trail; none is left out. An event `progress` has none, and
     says how far the job is now. The stream ends when the job has ended.
     """
-    status = await run_in_threadpool(service.job, caller, JobId(job_id))
+    status = await service.found.ask((caller.tenant, JobId(job_id)))
+    if status is None:
+        raise not_found()
     after = int(last_event_id)
     if status.state.is_terminal and not await _moves(service, status.job_id, after):
         return Response(status_code=204)
@@ -67,7 +68,7 @@ async def _stream(service: Service, job_id: JobId, after: int) -> AsyncIterator[
                     yield _event("move", _move(move), event_id=move.event_id)
             if is_over:
                 # Counted here: the end is told before the feed counts again.
-                watch.progress = (await run_in_threadpool(service.views.progress, [job_id])).get(job_id)
+                watch.progress = await service.counted.ask(job_id)
             if watch.progress is not None and watch.progress != seen:
                 seen = watch.progress
                 yield _event("progress", schemas.progress(seen))

@@ -25,12 +25,14 @@ from pipeline.domain.errors import PipelineError
 from pipeline.logs import configure_logs
 from pipeline.monitoring.serving import MetricsServer
 from pipeline.settings import Settings, SettingsError, read_settings
-from pipeline.starting import exit_code_of, until_fit
+from pipeline.starting import exit_code_of, keep_for_good, until_fit
 from pipeline.steps.delete import Delete
 
 log = structlog.get_logger()
 _BACKLOG = 2048
 _GRACE_S = 10
+_SWITCH_EVERY_S = 0.001
+"""How long a thread that reads rows may hold the interpreter while the event loop waits; 0.005 is usual."""
 _TIDY_EVERY = timedelta(minutes=1)
 
 
@@ -59,6 +61,8 @@ async def serve(settings: Settings, metrics: Metrics) -> None:
             for server, _ in servers:
                 server.should_exit = True
 
+        # A collection that walked through all that would hold every caller up.
+        keep_for_good()
         with _told_to_stop(stop):
             async with service.feed.running(), _tidying(service):
                 log.info("api_started", host=api.host, port=api.port, admin_port=api.admin_port)
@@ -136,6 +140,7 @@ def run(settings: Settings) -> None:
     MetricsServer(settings.metrics).start(counts=metrics.registry)
     checks = (partial(check_database, settings.database), partial(check_store, settings.objects))
     until_fit(checks, settings.start.patience)
+    sys.setswitchinterval(_SWITCH_EVERY_S)
     uvloop.run(serve(settings, metrics))
 
 

@@ -1,8 +1,10 @@
 """What one process of the API works with, put together once."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated
 
+from cachetools import TTLCache
 from fastapi import Depends, Request
 from sqlalchemy import Engine
 
@@ -30,11 +32,24 @@ from pipeline.api.metrics import Metrics
 from pipeline.api.page_images import PageImages
 from pipeline.api.problems import not_found
 from pipeline.domain.document import JobId
+from pipeline.domain.forecast import Forecast
+from pipeline.ports.job_views import Progress
 from pipeline.ports.submissions import EventRow, JobStatus
 from pipeline.settings import Settings, SettingsError
 from pipeline.steps.delete import Delete
 
 _MOVES_AT_ONCE = 200
+_OUTLOOK_HOLDS_S = 1.0
+_MOST_OUTLOOKS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Outlook:
+    """What a job waits for and how long it may take, and the job as it was then, its pages aside."""
+
+    job: JobStatus
+    waits_for: str | None
+    forecast: Forecast | None
 
 
 class Service:
@@ -64,7 +79,11 @@ class Service:
         self.page_images = PageImages(self.objects, settings)
         self.rates = RateLimits(settings.broker)
         self.feed = Feed(database.get_secret_value(), self.views.progress)
+        self.found: Gathered[tuple[str, JobId], JobStatus | None] = Gathered(self._found)
+        self.counted: Gathered[JobId, Progress | None] = Gathered(self._counted)
         self.details: Gathered[tuple[str, JobId], bytes | None] = Gathered(self._details)
+        # Looked at as seldom, however many ask; the job itself is always as it is now.
+        self._outlooks: TTLCache[JobId, _Outlook] = TTLCache(_MOST_OUTLOOKS, _OUTLOOK_HOLDS_S)
         self.moves: Gathered[tuple[JobId, int], list[EventRow]] = Gathered(self._moves)
         self.doorkeeper = Doorkeeper(self.keys, self.rates, requests_per_minute=api.requests_per_minute)
 
@@ -95,11 +114,22 @@ class Service:
             raise not_found()
         return found[0]
 
-    def _details(self, asked: Sequence[tuple[str, JobId]]) -> list[bytes | None]:
-        """Return jobs as callers see them, each asked for by a tenant; None for another's as for none."""
+    def _found(self, asked: Sequence[tuple[str, JobId]]) -> list[JobStatus | None]:
+        """Return jobs, each asked for by a tenant; None for another's as for none."""
         found = {status.job_id: status for status in self.submissions.find(list({job_id for _, job_id in asked}))}
-        told = {job_id: self._detail(status) for job_id, status in found.items()}
-        return [told[job_id] if job_id in told and found[job_id].tenant == tenant else None for tenant, job_id in asked]
+        return [
+            found[job_id] if job_id in found and found[job_id].tenant == tenant else None for tenant, job_id in asked
+        ]
+
+    def _details(self, asked: Sequence[tuple[str, JobId]]) -> list[bytes | None]:
+        """Return the same as callers see them."""
+        found = self._found(asked)
+        told = {status.job_id: self._detail(status) for status in found if status}
+        return [told[status.job_id] if status else None for status in found]
+
+    def _counted(self, asked: Sequence[JobId]) -> list[Progress | None]:
+        counted = self.views.progress(list(set(asked)))
+        return [counted.get(job_id) for job_id in asked]
 
     def _moves(self, asked: Sequence[tuple[JobId, int]]) -> list[list[EventRow]]:
         """Return what happened to jobs behind an event; streams that are at the same place get one answer."""
@@ -109,12 +139,24 @@ class Service:
         return [found[place] for place in asked]
 
     def _detail(self, status: JobStatus) -> bytes:
-        is_open = not status.state.is_terminal
-        waits_for = self.reasons.waits_for(status.job_id) if is_open else None
-        forecast = schemas.forecast_fields(self.forecasts.of(status.job_id) if is_open else None)
-        return (
-            schemas.JobDetail(**schemas.job_fields(status), waits_for=waits_for, **forecast).model_dump_json().encode()
+        outlook = self._outlook(status)
+        forecast = schemas.forecast_fields(outlook.forecast)
+        detail = schemas.JobDetail(**schemas.job_fields(status), waits_for=outlook.waits_for, **forecast)
+        return detail.model_dump_json().encode()
+
+    def _outlook(self, status: JobStatus) -> _Outlook:
+        job = replace(status, outcomes={})
+        held = self._outlooks.get(job.job_id)
+        if held is not None and held.job == job:
+            return held
+        is_open = not job.state.is_terminal
+        outlook = _Outlook(
+            job=job,
+            waits_for=self.reasons.waits_for(job.job_id) if is_open else None,
+            forecast=self.forecasts.of(job.job_id) if is_open else None,
         )
+        self._outlooks[job.job_id] = outlook
+        return outlook
 
     def close(self) -> None:
         """Give all connections back."""
@@ -123,7 +165,7 @@ class Service:
         self.page_images.close()
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 

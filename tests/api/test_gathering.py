@@ -50,6 +50,23 @@ def test_what_is_asked_during_a_read_is_answered_by_the_next_together():
     assert answers == ["A", "B", "C", "B"]
 
 
+def test_reads_rest_between_two_where_many_ask_so_that_the_next_answers_more():
+    async def run():
+        shelf = Shelf()
+        gathered = Gathered(shelf)
+        [first] = await asked(gathered, "a")
+        await begun(shelf, 1)
+        during = await asked(gathered, "b")
+        shelf.let.release(2)
+        await first
+        after = await asked(gathered, "c")
+        return shelf.reads, await asyncio.gather(*during, *after)
+
+    reads, answers = asyncio.run(run())
+    assert reads == [["a"], ["b", "c"]]
+    assert answers == ["B", "C"]
+
+
 def test_an_error_is_raised_where_it_was_asked_and_the_next_read_goes_on():
     async def run():
         shelf = Shelf()

@@ -1,9 +1,10 @@
-"""The lock on a device, held by a process and by whatever it forked."""
+"""What a process asks of the kernel."""
 
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +48,23 @@ def test_a_lock_is_held_until_the_last_that_was_forked_is_gone(tmp_path):
         return True
 
     eventually(is_free)
+
+
+STAND_BACK = """
+import os, sys
+from pathlib import Path
+from workers.process import stand_back
+stand_back(7)
+group = Path("/proc/self/autogroup")
+print(os.getpriority(os.PRIO_PROCESS, 0), group.read_text().split()[-1] if group.exists() else "none")
+"""
+
+
+def test_a_process_that_stands_back_does_so_with_its_whole_session():
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    argv = [sys.executable, "-c", STAND_BACK]
+    process, group = subprocess.run(
+        argv, capture_output=True, text=True, check=True, start_new_session=True
+    ).stdout.split()
+    assert int(process) == min(19, mine + 7)
+    assert group == (process if Path("/proc/self/autogroup").exists() else "none")
