@@ -2,14 +2,14 @@
 # One image for all of Muniment's processes; compose.yaml and deploy/kubernetes say which one a container runs.
 #
 #   docker build -t muniment .                                                    CPU
-#   docker build -t muniment:cuda --build-arg EXTRAS=cpu,torch,gpu .              NVIDIA cards
+#   docker build -t muniment:cuda --build-arg EXTRAS=cpu,torch,gpu,traces .              NVIDIA cards
 #
 # The CUDA libraries come with torch's wheels; of the host, only its driver is used, by way of the NVIDIA container
 # toolkit. TORCH_INDEX names another index for torch, such as one with the build for an older driver.
 ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim-bookworm AS build
-ARG EXTRAS=cpu
+ARG EXTRAS=cpu,traces
 ARG TORCH_INDEX=
 WORKDIR /src
 RUN python -m venv /opt/muniment

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import pydantic_settings
 from pydantic import (
     AfterValidator,
+    AnyHttpUrl,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -368,6 +369,13 @@ class MetricsSettings(_Section):
     """Those with most queued stand by themselves, all others as one."""
 
 
+class TraceSettings(_Section):
+    """Traces of jobs, told to a collector by OpenTelemetry (the extra `traces`)."""
+
+    endpoint: AnyHttpUrl | None = None
+    """Where it takes OTLP over HTTP, e.g. http://collector:4318/v1/traces; headers by OTEL_EXPORTER_OTLP_HEADERS."""
+
+
 class ApiSettings(_Section):
     """The HTTP API: where it listens, and what a caller may have of it."""
 
@@ -464,6 +472,7 @@ class Settings(BaseSettings):
     retention: RetentionSettings = RetentionSettings()
     webhooks: WebhookSettings = WebhookSettings()
     metrics: MetricsSettings = MetricsSettings()
+    traces: TraceSettings = TraceSettings()
     api: ApiSettings = ApiSettings()
     log: LogSettings = LogSettings()
 

@@ -23,6 +23,7 @@ from pipeline.domain.states import DeviceState
 from pipeline.engines.registry import memory_of
 from pipeline.logs import configure_logs
 from pipeline.monitoring.serving import MetricsServer
+from pipeline.monitoring.tracing import traced
 from pipeline.ports.chunks import Measured
 from pipeline.ports.devices import DeviceHeld, DeviceInfo, Standing
 from pipeline.settings import DeviceSettings, Settings, read_settings
@@ -125,7 +126,7 @@ def begin() -> None:
         METRICS.close()
     meter = _meter()
     configure_logs(settings.log, count=meter.line_logged, worker=name)
-    _state = _State(Wiring(settings, actor=name, meter=meter))
+    _state = _State(Wiring(settings, actor=name, meter=traced(meter, settings.traces, process=name)))
     if device := os.environ.get(DEVICE_VARIABLE):
         _serve_device(_state, device)
 
@@ -150,6 +151,7 @@ def end() -> None:
             _state.wiring.devices.release(device_info(name, devices).id, device_owner(devices, name))
         except PipelineError as error:
             log.warning("device_not_released", detail=error.message)
+    _state.wiring.meter.close()
 
 
 def wiring() -> Wiring:

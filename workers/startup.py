@@ -3,6 +3,7 @@
 from functools import partial
 
 from pipeline.adapters.fitness import check_database, check_store
+from pipeline.monitoring.tracing import check_traces
 from pipeline.settings import Settings
 from pipeline.starting import until_fit
 from workers.broker_check import check_broker
@@ -13,6 +14,7 @@ def check_services(settings: Settings) -> None:
 
     Leaves no connection behind, so that a pool may be forked then.
     """
+    check_traces(settings.traces)
     until_fit(
         (
             partial(check_database, settings.database),

@@ -10,8 +10,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from pipeline.domain.recognition import PageOutcome
-from pipeline.domain.states import Step
-from pipeline.ports.meter import AttemptEnded
+from pipeline.ports.meter import AttemptEnded, StepEnded
 
 _CHUNK_S = (0.5, 1, 2, 5, 10, 20, 40, 60, 90, 120, 180, 300, 600, 1200)
 _PAGE_S = (0.05, 0.1, 0.2, 0.5, 1, 2, 4, 8, 15, 30, 60, 120)
@@ -78,10 +77,13 @@ class PrometheusMeter:
         """Count the time that a page took."""
         self._page_s.labels(engine).observe(seconds)
 
-    def step_ended(self, step: Step, error_code: str | None, seconds: float) -> None:
-        """Count a claimed step of a job; without a code it was done."""
-        self._steps.labels(step, error_code or "").inc()
-        self._step_s.labels(step).observe(seconds)
+    def step_ended(self, ended: StepEnded) -> None:
+        """Count a claimed step of a job."""
+        self._steps.labels(ended.step, ended.error_code or "").inc()
+        self._step_s.labels(ended.step).observe(ended.seconds)
+
+    def close(self) -> None:
+        """Do nothing: the numbers stay with whoever serves them."""
 
     def line_logged(self, level: str, line: Mapping[str, Any]) -> None:
         """Count a line of our log; its event is one of the constants that stand in the code."""

@@ -2,16 +2,35 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
+from pipeline.domain.document import ChunkId, JobId
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.states import AttemptOutcome, Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEnded:
+    """One claim of a step of a job."""
+
+    job_id: JobId
+    step: Step
+    attempt: int
+    error_code: str | None
+    """Without one it was done."""
+    seconds: float
+    job_took: timedelta | None
+    """From the job's row to its end, where this was that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
     """One claim of a chunk, as its `chunk_attempt` says it."""
 
+    job_id: JobId
+    chunk_id: ChunkId
+    attempt: int
     device: str
     """Its name on this host, e.g. `cpu:0`."""
     outcome: AttemptOutcome
@@ -23,7 +42,7 @@ class AttemptEnded:
 
 
 class Meter(Protocol):
-    """Counts. Never raises, and never waits."""
+    """Counts. Never raises, and never waits, but at its end."""
 
     def attempt_ended(self, ended: AttemptEnded) -> None:
         """Count an attempt at a chunk."""
@@ -31,8 +50,11 @@ class Meter(Protocol):
     def page_read(self, engine: str, seconds: float) -> None:
         """Count the time that a page took."""
 
-    def step_ended(self, step: Step, error_code: str | None, seconds: float) -> None:
-        """Count a claimed step of a job; without a code it was done."""
+    def step_ended(self, ended: StepEnded) -> None:
+        """Count a claimed step of a job."""
+
+    def close(self) -> None:
+        """Let go of what it holds; nothing is counted afterwards."""
 
 
 class Uncounted:
@@ -42,4 +64,6 @@ class Uncounted:
 
     def page_read(self, engine: str, seconds: float) -> None: ...  # noqa: D102
 
-    def step_ended(self, step: Step, error_code: str | None, seconds: float) -> None: ...  # noqa: D102
+    def step_ended(self, ended: StepEnded) -> None: ...  # noqa: D102
+
+    def close(self) -> None: ...  # noqa: D102

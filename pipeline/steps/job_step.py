@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TypeVar, assert_never
 
@@ -14,7 +14,7 @@ from pipeline.domain.errors import ErrorCode, PipelineError, Rejected, StaleMove
 from pipeline.domain.retry import AttemptLimits, GiveUp, Retry, decide_step
 from pipeline.domain.states import JobState, Step
 from pipeline.ports.jobs import ClaimedJob, JobClaim, JobSteps
-from pipeline.ports.meter import Meter, Uncounted
+from pipeline.ports.meter import Meter, StepEnded, Uncounted
 
 log = structlog.get_logger()
 Item = TypeVar("Item")
@@ -29,6 +29,15 @@ class Next(StrEnum):
     """The next step of the chain may start."""
     STOP = "stop"
     """Nothing more is to be done here: the step was someone else's, will be due again, or ended the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fate:
+    """What became of a claimed step."""
+
+    code: str | None
+    """Why it was not done, if it was not."""
+    ends_job: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,19 +58,27 @@ class StepRunner:
                 log.info("step_not_claimed", reason=str(stale))
                 return Next.STOP
             started = time.monotonic()
-            code = self._work(job, work)
+            fate = self._work(job, work)
             seconds = time.monotonic() - started
-            log.info("step_ended", error_code=code, seconds=round(seconds, 2))
-            self.meter.step_ended(step, code, seconds)
-            return Next.GO_ON if code is None else Next.STOP
+            log.info("step_ended", error_code=fate.code, seconds=round(seconds, 2))
+            self.meter.step_ended(
+                StepEnded(
+                    job_id=job_id,
+                    step=step,
+                    attempt=attempt,
+                    error_code=fate.code,
+                    seconds=seconds,
+                    job_took=datetime.now(UTC) - job.created_at if fate.ends_job else None,
+                )
+            )
+            return Next.GO_ON if fate.code is None else Next.STOP
 
-    def _work(self, job: ClaimedJob, work: Callable[[ClaimedJob], None]) -> str | None:
-        """Return why it was not done, if it was not."""
+    def _work(self, job: ClaimedJob, work: Callable[[ClaimedJob], None]) -> _Fate:
         try:
             work(job)
         except StaleMove as stale:
             log.warning("step_taken_away", reason=str(stale))
-            return _TAKEN_AWAY
+            return _Fate(_TAKEN_AWAY, ends_job=False)
         except PipelineError as error:
             return self._record(job, error)
         except Exception as error:  # the border: whatever it is, its fate stands on the row
@@ -69,30 +86,32 @@ class StepRunner:
             return self._record(
                 job, PipelineError(ErrorCode.INTERNAL, f"{type(error).__name__} during {job.claim.step}")
             )
-        return None
+        return _Fate(None, ends_job=job.claim.step is Step.DELIVER)
 
-    def _record(self, job: ClaimedJob, error: PipelineError) -> str:
+    def _record(self, job: ClaimedJob, error: PipelineError) -> _Fate:
         claim = job.claim
         log.warning("step_failed", code=error.code, detail=error.message)
         try:
             if isinstance(error, Rejected):
                 self.jobs.end(claim, _where_the_document_is_to_blame(claim.step), error)
-            else:
-                self._retry_or_end(job, error)
+                return _Fate(error.code, ends_job=True)
+            return _Fate(error.code, ends_job=self._retry_or_end(job, error))
         except StaleMove as stale:
             log.warning("step_taken_away", reason=str(stale))
-            return _TAKEN_AWAY
-        return error.code
+            return _Fate(_TAKEN_AWAY, ends_job=False)
 
-    def _retry_or_end(self, job: ClaimedJob, error: PipelineError) -> None:
+    def _retry_or_end(self, job: ClaimedJob, error: PipelineError) -> bool:
+        """Return whether the job has ended by that."""
         decision = decide_step(
             error.code, attempts=job.attempts.and_one(error.code), limits=self.limits, jitter=self.jitter()
         )
         match decision:
             case Retry(after=after):
                 self.jobs.put_back(job.claim, error, after)
+                return False
             case GiveUp(code=code):
                 self.jobs.end(job.claim, JobState.FAILED, PipelineError(code, error.message))
+                return True
             case _:
                 assert_never(decision)
 

@@ -131,6 +131,9 @@ class _Watch:
         )
         self.step.meter.attempt_ended(
             AttemptEnded(
+                job_id=self.claim.job_id,
+                chunk_id=self.claim.chunk_id,
+                attempt=self.claim.attempt,
                 device=self.step.device.device_id.partition("/")[2],
                 outcome=self.outcome,
                 error_code=self.error_code,
