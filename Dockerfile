@@ -2,7 +2,7 @@
 # One image for all of Muniment's processes; compose.yaml and deploy/kubernetes say which one a container runs.
 #
 #   docker build -t muniment .                                                    CPU
-#   docker build -t muniment:cuda --build-arg EXTRAS=cpu,torch,gpu,traces .              NVIDIA cards
+#   docker build -t muniment:cuda --build-arg EXTRAS=cpu,torch,gpu,traces .       NVIDIA cards
 #
 # The CUDA libraries come with torch's wheels; of the host, only its driver is used, by way of the NVIDIA container
 # toolkit. TORCH_INDEX names another index for torch, such as one with the build for an older driver.

@@ -6,6 +6,7 @@ revision = "0001"
 down_revision = None
 branch_labels = None
 depends_on = None
+old_processes_may_run = True
 
 # uuidv7() came with Postgres 18; this one serves from 13 on. Layout: RFC 9562, section 5.7.
 UUID7 = """

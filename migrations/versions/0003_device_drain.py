@@ -6,6 +6,7 @@ revision = "0003"
 down_revision = "0002"
 branch_labels = None
 depends_on = None
+old_processes_may_run = True
 
 TABLES = """
 ALTER TABLE device ADD COLUMN drain_requested BOOLEAN DEFAULT false NOT NULL;

@@ -6,6 +6,7 @@ revision = "0004"
 down_revision = "0003"
 branch_labels = None
 depends_on = None
+old_processes_may_run = True
 
 TABLES = """
 ALTER TABLE chunk_attempt

@@ -6,6 +6,7 @@ revision = "0005"
 down_revision = "0004"
 branch_labels = None
 depends_on = None
+old_processes_may_run = True
 
 TABLES = """
 CREATE TABLE job_secret (

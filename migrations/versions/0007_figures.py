@@ -6,6 +6,7 @@ revision = "0007"
 down_revision = "0006"
 branch_labels = None
 depends_on = None
+old_processes_may_run = True
 
 INDEXES = """
 CREATE INDEX chunk_attempt_ended ON chunk_attempt (ended_at) WHERE ended_at IS NOT NULL;

@@ -6,6 +6,7 @@ revision = "0010"
 down_revision = "0009"
 branch_labels = None
 depends_on = None
+old_processes_may_run = True
 
 TABLES = r"""
 ALTER TABLE job

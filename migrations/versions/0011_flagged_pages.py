@@ -6,6 +6,7 @@ revision = "0011"
 down_revision = "0010"
 branch_labels = None
 depends_on = None
+old_processes_may_run = True
 
 # Over the flags as they lie in the row, so that pages of older releases are found, too.
 REVIEW = """

@@ -89,9 +89,9 @@ def upgrade(url: str) -> None:
 _REVISION = re.compile(r'^(revision|down_revision) = "(\w+)"$', re.MULTILINE)
 
 
-def known_revisions() -> tuple[str, ...]:
+def known_revisions(folder: Path = MIGRATIONS / "versions") -> tuple[str, ...]:
     """Return the revisions of this code's migrations, the newest last."""
-    heads = [dict(_REVISION.findall(path.read_text())) for path in (MIGRATIONS / "versions").glob("[0-9]*.py")]
+    heads = [dict(_REVISION.findall(path.read_text())) for path in folder.glob("[0-9]*.py")]
     following = {head.get("down_revision"): head["revision"] for head in heads}
     known: list[str] = []
     after: str | None = None

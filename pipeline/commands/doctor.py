@@ -122,6 +122,17 @@ def _database() -> str:
     return f"Postgres {number // 10000}, schema {at}, clocks {off.total_seconds() * 1000:.0f} ms apart"
 
 
+def _upgrade() -> str:
+    from pipeline.adapters.upgrades import upgrade_of
+    from pipeline.commands.access import database_url
+
+    ahead = upgrade_of(database_url())
+    if not ahead.migrations:
+        return "the schema is the newest that this version knows"
+    to_come = ", ".join(migration.revision for migration in ahead.migrations)
+    raise RuntimeError(f"revisions {to_come} are to come (muniment prepare): {ahead.hindrance or 'nothing in the way'}")
+
+
 def _store() -> str:
     from pipeline.commands.access import open_access
 
@@ -162,6 +173,7 @@ _CHECKS: dict[str, Callable[[], str]] = {
     "ports": _ports,
     "stack": _stack,
     "database": _database,
+    "upgrade": _upgrade,
     "store": _store,
     "broker": _broker,
     "engine": _engine,

@@ -36,6 +36,12 @@ _UPLOADS_RULE = "muniment-uploads"
 
 def prepare_database(url: str) -> None:
     """Create the database that the URL names, where it is missing, and bring its schema to the newest revision."""
+    ensure_database(url)
+    upgrade(url)
+
+
+def ensure_database(url: str) -> None:
+    """Create the database that the URL names, where it is missing."""
     parts = make_url(url).set(drivername="postgresql")
     try:
         psycopg.connect(parts.render_as_string(hide_password=False), connect_timeout=5).close()
@@ -44,7 +50,6 @@ def prepare_database(url: str) -> None:
         if f'database "{parts.database}" does not exist' not in str(error):
             raise
         create_database(url)
-    upgrade(url)
 
 
 def create_database(url: str) -> None:
