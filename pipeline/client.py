@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import quote, urlencode
@@ -14,12 +14,24 @@ from uuid import UUID, uuid4
 import urllib3
 from pydantic import BaseModel
 
-from pipeline.api.schemas import Batch, Job, JobDetail, JobFields, JobIds, JobList, Page, PageList, Upload
+from pipeline.api.schemas import (
+    Batch,
+    FlaggedPage,
+    Job,
+    JobDetail,
+    JobFields,
+    JobIds,
+    JobList,
+    Page,
+    PageList,
+    ReviewList,
+    Upload,
+)
 from pipeline.domain.options import OutputFormat
 from pipeline.domain.upload_parts import PART_BYTES, Cut
 
 Model = TypeVar("Model", bound=BaseModel)
-Listing = TypeVar("Listing", JobList, PageList)
+Listing = TypeVar("Listing", JobList, PageList, ReviewList)
 NO_FIELDS = JobFields()
 _AWAY = (429, 502, 503, 504)
 _PIECE_BYTES = 1024**2
@@ -112,6 +124,26 @@ class Client:
     def batch(self, label: str) -> Batch:
         """Return the jobs of a label, counted."""
         return self._ask(Batch, "GET", f"/v1/batches/{quote(label, safe='')}")
+
+    def review(
+        self,
+        *,
+        job_id: UUID | None = None,
+        label: str | None = None,
+        flag: str | None = None,
+        min_score: float = 0.0,
+        since: datetime | None = None,
+    ) -> Iterator[FlaggedPage]:
+        """Yield flagged pages of all jobs, the worst first."""
+        wanted = {
+            "job": None if job_id is None else str(job_id),
+            "label": label,
+            "flag": flag,
+            "min_score": str(min_score),
+            "since": None if since is None else since.isoformat(),
+        }
+        for found in self._pages(ReviewList, "/v1/review", wanted):
+            yield from found.pages
 
     def wait(self, job_id: UUID, *, within: timedelta, every: timedelta = timedelta(seconds=1)) -> JobDetail:
         """Return the job once it has ended. Raises: TimeoutError."""

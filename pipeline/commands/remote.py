@@ -4,6 +4,7 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 from uuid import UUID, uuid4
@@ -103,6 +104,16 @@ def jobs(remote: "Client", *, state: str | None, label: str | None, limit: int, 
         else:
             pages = f"{job.pages.done}/{job.pages.total if job.pages.total is not None else '?'} pages"
             click.echo(f"{job.id}  {job.state:10}  {pages:>14}  {job.name}")
+
+
+def review(remote: "Client", limit: int, *, as_json: bool, job_id: str | None, **wanted: Any) -> None:
+    """Print flagged pages, the worst first."""
+    for page in islice(remote.review(job_id=_id(job_id) if job_id else None, **wanted), limit):
+        if as_json:
+            click.echo(json.dumps(page.model_dump(mode="json"), ensure_ascii=False))
+            continue
+        flags = ", ".join(flag.name if flag.score is None else f"{flag.name} {flag.score:.2f}" for flag in page.flags)
+        click.echo(f"{page.score:.2f}  {page.job}  page {page.number:<5} {page.name}  {flags}")
 
 
 def result(remote: "Client", job_id: str, form: str, out: Path | None) -> None:

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pipeline.commands import remote as elsewhere
 from pipeline.commands.options import TIME_FORMS, as_utc
+from pipeline.commands.remote import may_be_elsewhere
 
 if TYPE_CHECKING:
+    from pipeline.client import Client
     from pipeline.domain.recognition import Flag
     from pipeline.ports.review import FlaggedPage, Place
 
@@ -32,8 +35,10 @@ def _place(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
 @click.option("--cursor", "after", callback=_place, help="Go on where a list ended.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a page.")
+@may_be_elsewhere
 def review_command(
     *,
+    remote: "Client | None",
     job_id: str | None,
     tenant: str | None,
     label: str | None,
@@ -45,6 +50,11 @@ def review_command(
     as_json: bool,
 ) -> None:
     """List flagged pages of all jobs, the worst first; what the flags mean: docs/output.md."""
+    if remote:
+        elsewhere.refuse("tenant", "after")
+        narrowed = {"label": label, "flag": flag, "min_score": min_score, "since": as_utc(since)}
+        elsewhere.review(remote, limit, as_json=as_json, job_id=job_id, **narrowed)
+        return
     from pipeline.commands.access import open_access, parse_id
     from pipeline.ports.review import ReviewFilter
 

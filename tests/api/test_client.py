@@ -20,6 +20,7 @@ from pipeline.domain.options import OutputFormat
 from pipeline.domain.upload_parts import PART_BYTES
 from pipeline.domain.webhooks import WebhookEvent
 from tests.api.test_submitting import PDF
+from tests.api.test_watching import flagged
 from tests.faults.proxy import Proxy, Rule
 from tests.rows import unknown
 from tests.system import ROOT
@@ -113,6 +114,17 @@ def test_a_result_is_streamed(api, client, tenant, size_bytes):
     job_id = UUID(str(api.ended(tenant=tenant, result=text)))
     with client.result(job_id, OutputFormat.TEXT) as pieces:
         assert b"".join(pieces) == text
+
+
+def test_flagged_pages_come_worst_first_and_are_all_there(api, client, command, tenant):
+    job_id = flagged(api, *(number / 1000 for number in range(60)), tenant=tenant, label="box-1")
+    seen = list(client.review(label="box-1", flag="blurred", min_score=0.001, since=datetime(2020, 1, 1, tzinfo=UTC)))
+    assert [(page.score, page.number) for page in seen] == [(number / 1000, number + 1) for number in range(59, 0, -1)]
+    assert list(client.review(job_id=unknown())) == []
+    code, printed, _ = command("review", "--job", job_id, "--limit", "2", "--json")
+    assert (code, [json.loads(line)["number"] for line in printed.splitlines()]) == (0, [60, 59])
+    assert "page 60" in command("review", "--limit", "1")[1]
+    assert "--tenant is not for --server" in command("review", "--tenant", "library")[2]
 
 
 def test_what_is_done_to_a_job_is_done(api, client, tenant):
