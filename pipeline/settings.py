@@ -29,6 +29,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from pipeline.domain.profiles import Profile
 from pipeline.domain.retention import Ages
 from pipeline.domain.web import WebRules
 from pipeline.embedded.state import read_state
@@ -177,7 +178,7 @@ class LimitSettings(_Section):
     longest_wait: Duration = timedelta(days=30)
     """What nobody took for this long, though neither people nor hours hold it, is given up with that cause."""
 
-    def for_documents(self) -> DocumentLimits:
+    def for_documents(self, profile: Profile = Profile.BALANCED) -> DocumentLimits:
         """Return the bounds that matter for opening and rendering."""
         return DocumentLimits(
             max_pages=self.max_pages,
@@ -186,6 +187,7 @@ class LimitSettings(_Section):
             max_render_pixels=self.max_render_pixels,
             max_unpacked_bytes=self.max_unpacked_bytes,
             dpi=self.dpi,
+            finest_scan_dpi=profile.finest_scan_dpi,
         )
 
 

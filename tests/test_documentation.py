@@ -21,6 +21,7 @@ from pipeline.cli import cli
 from pipeline.domain import keys
 from pipeline.domain.api_keys import Scope
 from pipeline.domain.document import ChunkId, JobId
+from pipeline.domain.profiles import Profile
 from pipeline.domain.states import CHUNK_MOVES, JOB_MOVES, JobState
 from pipeline.schemas import document_schema
 from pipeline.settings import Settings
@@ -163,7 +164,7 @@ def test_every_key_of_the_store_is_explained() -> None:
     made = [
         keys.original("ab" + "0" * 62),
         keys.segment(job, chunk, 1, 0),
-        keys.rendered_page(job, chunk, 7, None),
+        keys.rendered_page(job, chunk, 7, None, Profile.FAST),
         keys.page_image(job, 7, 150),
         keys.bound_pages(job, 1),
         keys.result(job, 1, "document.json"),

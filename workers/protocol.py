@@ -11,7 +11,7 @@ from pipeline.domain.recognition import Flag, PageOutcome
 from pipeline.domain.serialisation import flag_from_json, flag_to_json
 from pipeline.ports.chunks import PageEntry
 
-VERSION = 4
+VERSION = 5
 MAX_LINE_BYTES = 1024 * 1024
 Message = NewType("Message", dict[str, Any])
 

@@ -35,9 +35,10 @@ from pipeline.domain.document import ChunkId, JobId, PageClass
 from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.languages import parse_language
 from pipeline.domain.password import Password
+from pipeline.domain.profiles import Profile
 from pipeline.domain.recognition import PageResult
 from pipeline.domain.serialisation import encode_segment
-from pipeline.engines.registry import create, told
+from pipeline.engines.registry import Asked, create, told
 from pipeline.logs import configure_logs
 from pipeline.ports.chunks import Measured, PageEntry, PageTask
 from pipeline.ports.documents import DocumentOpener, OpenDocument
@@ -118,7 +119,7 @@ class Runner:
     engine: Recogniser
     objects: ObjectStore
     originals: OriginalCache
-    opener: DocumentOpener
+    opener_for: Callable[[Profile], DocumentOpener]
     flush_after: timedelta
     say: Callable[..., None]
     stop: threading.Event
@@ -156,7 +157,8 @@ class Runner:
         job_id, chunk_id = JobId(UUID(message["job_id"])), ChunkId(UUID(message["chunk_id"]))
         finished = 0
         password = Password(message["password"]) if message["password"] else None
-        with self.opener.open(path, password=password) as document:
+        opener = self.opener_for(Profile(message["profile"]))
+        with opener.open(path, password=password) as document:
             reader = self._reader(message, document)
             groups = grouped(reader.read(tasks), pages=message["flush_pages"], after=self.flush_after)
             for ordinal, group in enumerate(groups):
@@ -168,7 +170,8 @@ class Runner:
 
     def _reader(self, message: Message, document: OpenDocument) -> ChunkReader:
         chunk_id = ChunkId(UUID(message["chunk_id"]))
-        ahead = RenderedPages(self.objects, JobId(UUID(message["job_id"])), chunk_id, message["dpi"])
+        profile = Profile(message["profile"])
+        ahead = RenderedPages(self.objects, JobId(UUID(message["job_id"])), chunk_id, message["dpi"], profile)
         pages = PageReader(
             document=document,
             engine=self.engine.identity,
@@ -229,6 +232,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--engine", required=True)
     parser.add_argument("--niceness", type=int, default=0, help="behind other processes of the host; 0 to 19")
     parser.add_argument("--language", action="append", default=[], help="that it is to read; repeatable")
+    parser.add_argument("--profile", type=Profile, choices=list(Profile), help="how much trouble it is to take")
     return parser.parse_args()
 
 
@@ -251,7 +255,8 @@ def main() -> int:
     inbox = Inbox(sys.stdin.buffer)
     try:
         options = settings.devices.engine_options.get(arguments.engine, {})
-        engine = create(arguments.engine, told(arguments.engine, options, arguments.language))
+        asked = Asked(languages=tuple(arguments.language), profile=arguments.profile)
+        engine = create(arguments.engine, told(arguments.engine, options, asked))
         gauge = engine.gauge or ResidentMemory()
         engine.warm_up()
         keep_for_good()
@@ -276,7 +281,7 @@ def _serve(settings: Settings, folder: Path, engine: Recogniser, inbox: Inbox, s
         engine=engine,
         objects=objects,
         originals=OriginalCache(folder, objects, max_bytes=2 * settings.limits.max_file_bytes),
-        opener=FileOpener(settings.limits.for_documents()),
+        opener_for=lambda profile: FileOpener(settings.limits.for_documents(profile)),
         flush_after=settings.chunks.flush_after,
         say=say,
         stop=inbox.stop,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from pipeline.engines.registry import ASKED_NOTHING, Asked
 from workers.protocol import MAX_LINE_BYTES, Message, ProtocolError, decode, encode
 
 _READ_BYTES = 65536
@@ -21,8 +22,8 @@ class RunnerCommand:
     """How a runner is started."""
 
     engine: str
-    languages: tuple[str, ...] = ()
-    """That it is to read, by their codes, where it can be told that."""
+    asked: Asked = ASKED_NOTHING
+    """Of the engine, as far as it can be told."""
     lock: Path
     folder: Path
     """For its temporary files; emptied whenever a runner starts."""
@@ -44,7 +45,8 @@ class RunnerCommand:
             "--engine",
             self.engine,
             f"--niceness={self.niceness}",
-            *(f"--language={code}" for code in self.languages),
+            *(f"--language={code}" for code in self.asked.languages),
+            *([f"--profile={self.asked.profile}"] if self.asked.profile else []),
         ]
 
 

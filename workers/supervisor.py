@@ -17,9 +17,10 @@ from pipeline.domain.batches import ANY, BatchBound
 from pipeline.domain.device_health import BREAKS_THE_RUNNER, Health
 from pipeline.domain.errors import ErrorCode, PipelineError, Transient
 from pipeline.domain.languages import parse_language
+from pipeline.domain.profiles import Profile
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.retry import Attempts
-from pipeline.engines.registry import find
+from pipeline.engines.registry import ASKED_NOTHING, Asked, heard_by
 from pipeline.ports.chunks import ClaimedChunk, Measured
 from pipeline.ports.devices import (
     BatchLowered,
@@ -223,20 +224,19 @@ class Supervisor:
             log.error("runner_does_not_end", device=self._device_id, pid=runner.pid, detail=str(error))  # noqa: TRY400
 
     def _switch(self, chunk: ClaimedChunk) -> Generator[ReadingEvent, None, None]:
-        """Replace the runner if the chunk's job asks for another engine than it has, or to read other languages."""
+        """Replace the runner if the chunk's job asks for another engine than it has, or asks other things of it."""
         engine = str(chunk.options.get("engine") or self._default_engine)
-        named = _languages(chunk)
-        languages = named if named and find(engine).is_told_languages else ()
-        if (engine, languages) == (self._command.engine, self._command.languages) and self._is_warm:
+        asked = heard_by(engine, Asked(languages=_languages(chunk), profile=_profile(chunk)))
+        if (engine, asked) == (self._command.engine, self._command.asked) and self._is_warm:
             return
         self.replace()
-        self._command = replace(self._command, engine=engine, languages=languages)
+        self._command = replace(self._command, engine=engine, asked=asked)
         try:
             for _ in self._warming():
                 yield Tick()
         except Transient:
             # That this one can't be had is this job's trouble alone.
-            self._command = replace(self._command, engine=self._default_engine, languages=())
+            self._command = replace(self._command, engine=self._default_engine, asked=ASKED_NOTHING)
             raise
 
     def _send(self, chunk: ClaimedChunk) -> None:
@@ -255,6 +255,7 @@ class Supervisor:
             size_bytes=chunk.size_bytes,
             pages=[[page.number, page.page_class] for page in chunk.pages],
             dpi=dpi,
+            profile=_profile(chunk) or Profile.BALANCED,
             languages=_languages(chunk),
             words=chunk.options.get("words", False),
             rendered_ahead=chunk.lane.renders_ahead,
@@ -393,6 +394,12 @@ def _languages(chunk: ClaimedChunk) -> tuple[str, ...]:
     """Return the codes of the languages that the chunk's job names."""
     names = chunk.options.get("languages")
     return tuple(parse_language(name).code for name in names) if isinstance(names, list) else ()
+
+
+def _profile(chunk: ClaimedChunk) -> Profile | None:
+    """Return the profile that the chunk's job names, but for the usual one, which an engine has untold."""
+    named = Profile(str(chunk.options.get("profile") or Profile.BALANCED))
+    return None if named is Profile.BALANCED else named
 
 
 def _now() -> datetime:

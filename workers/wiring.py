@@ -32,6 +32,7 @@ from pipeline.adapters.writers import OUTPUTS
 from pipeline.domain.document import Lane
 from pipeline.domain.languages import Language
 from pipeline.domain.pixel_memory import BatchModel
+from pipeline.domain.profiles import Profile
 from pipeline.domain.retry import AttemptLimits
 from pipeline.engines.registry import memory_of, unread
 from pipeline.engines.registry import names as engine_names
@@ -45,7 +46,7 @@ from pipeline.steps.export import Export
 from pipeline.steps.ingest import Ingest, SourceRules
 from pipeline.steps.job_step import StepRunner
 from pipeline.steps.merge import Merge
-from pipeline.steps.render import Render
+from pipeline.steps.render import Render, Renders
 from pipeline.steps.send_webhooks import SendWebhooks
 from pipeline.steps.split import ChunkBounds, Split
 
@@ -185,17 +186,20 @@ class Wiring:
         return Split(
             jobs=self.jobs,
             objects=self.objects,
-            inspector=BoundedInspector(
-                self.settings.limits.for_documents(),
-                timeout=self.settings.leases.step * 2 / 3,
-                max_memory_bytes=_INSPECTION_MEMORY_BYTES,
-            ),
+            inspector_for=self._inspector_for,
             live_devices=self.admissions.live_devices,
             bounds=ChunkBounds(target=chunks.target, max_pages=chunks.max_pages, short_job=chunks.short_job),
             page_ms_of=self._page_ms_of,
             queue=self.queue_bounds,
             renew_every=self._renew_every,
             memory_of=self._memory_of,
+        )
+
+    def _inspector_for(self, profile: Profile) -> BoundedInspector:
+        return BoundedInspector(
+            self.settings.limits.for_documents(profile),
+            timeout=self.settings.leases.step * 2 / 3,
+            max_memory_bytes=_INSPECTION_MEMORY_BYTES,
         )
 
     def _page_ms_of(self, lane: Lane, engine: str | None) -> int:
@@ -239,12 +243,14 @@ class Wiring:
     @property
     def render(self) -> Render:
         """Return the step."""
-        renderer = BoundedRenderer(
-            self.settings.limits.for_documents(),
+        return Render(chunks=self.chunks, objects=self.objects, render_for=self._render_for)
+
+    def _render_for(self, profile: Profile) -> Renders:
+        return BoundedRenderer(
+            self.settings.limits.for_documents(profile),
             timeout=self.settings.leases.stall,
             max_memory_bytes=_INSPECTION_MEMORY_BYTES,
-        )
-        return Render(chunks=self.chunks, objects=self.objects, render=renderer.render)
+        ).render
 
     @cached_property
     def expire(self) -> Expire:

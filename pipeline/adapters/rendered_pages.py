@@ -8,6 +8,7 @@ from PIL import Image, PngImagePlugin
 from pipeline.domain import keys
 from pipeline.domain.document import ChunkId, JobId
 from pipeline.domain.errors import PipelineError
+from pipeline.domain.profiles import Profile
 from pipeline.ports.documents import PageImage
 from pipeline.ports.objects import ObjectStore
 
@@ -33,11 +34,12 @@ def decode_page_image(number: int, content: bytes) -> PageImage:
 class RenderedPages:
     """The pages of one chunk that were rendered ahead, at the resolution that was asked for."""
 
-    def __init__(self, objects: ObjectStore, job: JobId, chunk: ChunkId, dpi: float | None) -> None:
+    def __init__(self, objects: ObjectStore, job: JobId, chunk: ChunkId, dpi: float | None, profile: Profile) -> None:
         self._objects = objects
         self._job = job
         self._chunk = chunk
         self._dpi = dpi
+        self._profile = profile
 
     def take(self, number: int) -> PageImage | None:
         """Return a page and remove it from the store; None if it was not rendered ahead, or can't be had."""
@@ -52,4 +54,4 @@ class RenderedPages:
         return decode_page_image(number, content)
 
     def _key(self, number: int) -> str:
-        return keys.rendered_page(self._job, self._chunk, number, self._dpi)
+        return keys.rendered_page(self._job, self._chunk, number, self._dpi, self._profile)

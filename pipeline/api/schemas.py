@@ -29,6 +29,7 @@ from pipeline.domain.options import MAX_DPI, MAX_LANGUAGES, MIN_DPI, LanePolicy,
 from pipeline.domain.page_selection import MAX_CHARACTERS as MAX_CHARACTERS_OF_PAGES
 from pipeline.domain.page_selection import parse_pages
 from pipeline.domain.password import MAX_CHARACTERS, Password
+from pipeline.domain.profiles import Profile
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.states import JobState
 from pipeline.domain.webhooks import DeliveryError, DeliveryState, WebhookEvent
@@ -104,6 +105,7 @@ class Options(_Given):
 
     lane: LanePolicy | None = None
     engine: EngineName | None = None
+    profile: Profile | None = Field(default=None, description="Speed or care: resolution, and which networks read.")
     dpi: Dpi | None = Field(default=None, description="What scans are rendered at.")
     languages: Annotated[list[LanguageName], Field(max_length=MAX_LANGUAGES)] | None = Field(
         default=None, description="What it is written in, as BCP 47 has it.", examples=[["de", "zh-Hans"]]

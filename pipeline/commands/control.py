@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from pipeline.commands import remote as elsewhere
-from pipeline.commands.options import TIME_FORMS, age, as_utc, language_option
+from pipeline.commands.options import TIME_FORMS, age, as_utc, language_option, profile_option
 from pipeline.commands.passwords import given_password, password_options
 from pipeline.commands.remote import may_be_elsewhere
 
@@ -110,6 +110,7 @@ def change_command(
 @click.option("--all", "from_the_beginning", is_flag=True, help="All pages, also those that have a result.")
 @click.option("--chunk", "chunk_ids", multiple=True, help="Only this chunk of an ended job; repeatable.")
 @click.option("--engine", help="Which recogniser reads what is done again.")
+@profile_option
 @click.option("--dpi", type=click.FloatRange(36, 1200), help="What it is rendered at.")
 @language_option
 @password_options
@@ -121,6 +122,7 @@ def retry_command(
     from_the_beginning: bool,
     chunk_ids: tuple[str, ...],
     engine: str | None,
+    profile: str | None,
     dpi: float | None,
     languages: tuple[str, ...],
     password_file: IO[str] | None,
@@ -142,7 +144,12 @@ def retry_command(
         raise click.UsageError("name either jobs or chunks")
     if chunk_ids and from_the_beginning:
         raise click.UsageError("--all is for whole jobs")
-    options: dict[str, object] = {"engine": engine, "dpi": dpi, "languages": list(languages) or None}
+    options: dict[str, object] = {
+        "engine": engine,
+        "profile": profile,
+        "dpi": dpi,
+        "languages": list(languages) or None,
+    }
     asked = {name: value for name, value in options.items() if value is not None}
     password = given_password(password_file=password_file, ask_password=ask_password)
     if remote:

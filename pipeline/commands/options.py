@@ -12,6 +12,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 TIME_FORMS = ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M", "%Y-%m-%d")
 _FORMATS = ("json", "markdown", "text")
 _LANES = ("auto", "cpu", "gpu")
+_PROFILES = ("fast", "balanced", "accurate")
 
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -48,10 +49,14 @@ language_option = click.option(
 )
 
 
+profile_option = click.option("--profile", type=click.Choice(_PROFILES), help="Speed or care; default balanced.")
+
+
 def document_options(command: Command) -> Command:
     """Add the options to a command, which gets them as one mapping `options` by way of `collected`."""
     for option in (
         click.option("--engine", help="Which recogniser reads scans."),
+        profile_option,
         click.option("--lane", type=click.Choice(_LANES), help="Which devices may take it."),
         click.option("--dpi", type=click.FloatRange(36, 1200), help="What scans are rendered at."),
         language_option,
@@ -79,6 +84,7 @@ def _pages(_context: click.Context, _option: click.Parameter, value: str | None)
 def collected(
     *,
     engine: str | None,
+    profile: str | None,
     lane: str | None,
     dpi: float | None,
     languages: tuple[str, ...],
@@ -89,6 +95,7 @@ def collected(
     """Return what was asked for as it stands on a job's row; what was not asked for is left to the settings."""
     asked = {
         "engine": engine,
+        "profile": profile,
         "lane": lane,
         "dpi": dpi,
         "languages": list(languages) or None,

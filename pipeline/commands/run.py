@@ -194,9 +194,10 @@ def _running_stack(options: Mapping[str, Any]) -> Iterator[None]:
 
 def _check_engine(options: Mapping[str, Any]) -> None:
     """Refuse an engine that can't run on this host, which is the one that will read."""
-    from pipeline.engines.registry import check, told
+    from pipeline.engines.registry import Asked, check, told
     from pipeline.settings import read_settings
 
     devices = read_settings().devices
     name = str(options.get("engine") or devices.engine)
-    check(name, told(name, devices.engine_options.get(name, {}), options.get("languages", ())))
+    asked = Asked(languages=tuple(options.get("languages", ())))
+    check(name, told(name, devices.engine_options.get(name, {}), asked))

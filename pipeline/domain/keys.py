@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from pipeline.domain.document import ChunkId, JobId
+from pipeline.domain.profiles import Profile
 
 UPLOADS = "uploads/"
 
@@ -22,9 +23,9 @@ def segment(job: JobId, chunk: ChunkId, attempt: int, ordinal: int) -> str:
     return f"jobs/{job}/chunks/{chunk}/{attempt}/{ordinal:05}.jsonl"
 
 
-def rendered_page(job: JobId, chunk: ChunkId, number: int, dpi: float | None) -> str:
-    """Return where a page lies that was rendered ahead, at this resolution or, with None, at its own."""
-    return f"jobs/{job}/chunks/{chunk}/pages/{number:06}-{'own' if dpi is None else f'{dpi:g}'}.png"
+def rendered_page(job: JobId, chunk: ChunkId, number: int, dpi: float | None, profile: Profile) -> str:
+    """Return where a page lies that was rendered ahead, at this resolution or, with None, at the profile's for it."""
+    return f"jobs/{job}/chunks/{chunk}/pages/{number:06}-{profile if dpi is None else f'{dpi:g}'}.png"
 
 
 def bound_pages(job: JobId, attempt: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from pipeline.domain.errors import ErrorCode, Rejected
 from pipeline.domain.languages import Language, parse_language
 from pipeline.domain.page_selection import PageSelection, parse_pages
+from pipeline.domain.profiles import Profile
 
 
 class LanePolicy(StrEnum):
@@ -44,6 +45,7 @@ class JobOptions:
 
     lane: LanePolicy = LanePolicy.AUTO
     engine: str | None = None
+    profile: Profile = Profile.BALANCED
     dpi: float | None = None
     """What scans are rendered at, 36 to 1200."""
     languages: tuple[Language, ...] = ()
@@ -83,6 +85,7 @@ def options_to_json(options: JobOptions) -> dict[str, Any]:
     return {
         "lane": options.lane.value,
         "engine": options.engine,
+        "profile": options.profile.value,
         "dpi": options.dpi,
         "languages": [language.code for language in options.languages],
         "words": options.words,
@@ -103,6 +106,12 @@ def _parse_engine(value: object) -> str | None:
     if not isinstance(value, str) or not _ENGINE_NAME.fullmatch(value):
         raise ValueError(f"must be an engine's name such as rapidocr, not {_show(value)}")
     return value
+
+
+def _parse_profile(value: object) -> Profile:
+    if not isinstance(value, str) or value not in set(Profile):
+        raise ValueError(f"must be one of {', '.join(Profile)}, not {_show(value)}")
+    return Profile(value)
 
 
 def _parse_dpi(value: object) -> float | None:
@@ -147,6 +156,7 @@ def _parse_pages(value: object) -> PageSelection | None:
 _PARSERS = {
     "lane": _parse_lane,
     "engine": _parse_engine,
+    "profile": _parse_profile,
     "dpi": _parse_dpi,
     "languages": _parse_languages,
     "words": _parse_words,

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pipeline.domain.errors import Transient
 from pipeline.domain.languages import Language, all_languages
 from pipeline.domain.pixel_memory import BatchModel
+from pipeline.domain.profiles import Profile
 from pipeline.engines.ppocr.weights import SMALL, TINY, Edition, installed_folder, verified_weights
 from pipeline.ports.engines import EngineOptions, EnginePlugin, Reads, Recogniser
 
@@ -51,17 +52,20 @@ def _ppocr_problem(edition: Edition) -> str | None:
 
 
 def _rapidocr(options: EngineOptions) -> Recogniser:
+    from pipeline.engines.ppocr.effort import plan_for
     from pipeline.engines.rapidocr import RapidOcrEngine
 
-    no_options(options)
-    return RapidOcrEngine()
+    no_options({name: value for name, value in options.items() if name != "profile"})
+    profile = Profile(options.get("profile", Profile.BALANCED))
+    return RapidOcrEngine(plan=plan_for(profile, has_tiny=weights_problem(TINY) is None))
 
 
 def _ppocr_fast(options: EngineOptions) -> Recogniser:
+    from pipeline.engines.ppocr.effort import TINY_ALONE
     from pipeline.engines.rapidocr import RapidOcrEngine
 
     no_options(options)
-    return RapidOcrEngine(name=PPOCR_FAST.name, edition=TINY)
+    return RapidOcrEngine(name=PPOCR_FAST.name, plan=TINY_ALONE)
 
 
 def _tesseract_problem(options: EngineOptions) -> str | None:
@@ -122,11 +126,12 @@ RAPIDOCR = EnginePlugin(
     name="rapidocr",
     reads=Reads.PAGE,
     runs_on=("cpu",),
-    needs="extra cpu, which brings the weights",
+    needs="extra cpu, which brings the weights; quicker with the extra fast",
     revision=SMALL.revision,
     missing=lambda _options: _ppocr_problem(SMALL),
     create=_rapidocr,
     languages=ppocr_languages,
+    is_told_profile=True,
 )
 PPOCR_FAST = EnginePlugin(
     name="ppocr-fast",

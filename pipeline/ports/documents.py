@@ -32,6 +32,8 @@ class DocumentLimits:
     """All files of an archive together, as they would be on disk."""
     dpi: float
     """What a page is rendered at when nothing speaks against it."""
+    finest_scan_dpi: float
+    """What finer scans are rendered at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -122,5 +122,7 @@ class EnginePlugin:
     """Says what it can read here; nothing if that is not known."""
     is_told_languages: bool = False
     """Whether it takes an option `languages`, a list of their codes."""
+    is_told_profile: bool = False
+    """Whether it takes an option `profile`, the value of a `Profile`."""
     memory: Callable[[EngineOptions], BatchModel | None] = lambda _options: None
     """Says what it takes of an accelerator; nothing if that can't be said before."""

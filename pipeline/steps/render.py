@@ -10,12 +10,16 @@ import structlog
 from pipeline.domain import keys
 from pipeline.domain.document import ChunkId, PageClass
 from pipeline.domain.errors import PipelineError, StaleMove
+from pipeline.domain.options import parse_options
 from pipeline.domain.password import Password
+from pipeline.domain.profiles import Profile
 from pipeline.ports.chunks import ChunkMoves, ClaimedChunk
 from pipeline.ports.objects import ObjectStore
 from pipeline.steps.job_step import Next
 
 log = structlog.get_logger()
+Renders = Callable[[Path, Iterable[int], float | None, Password | None], Iterable[tuple[int, bytes]]]
+"""Yields each page's number and its image as PNG; leaves out those that can't be rendered."""
 _RENDERED = (PageClass.SCAN,)
 """Others get their text, or part of it, from the file, at a resolution of their own."""
 
@@ -26,8 +30,7 @@ class Render:
 
     chunks: ChunkMoves
     objects: ObjectStore
-    render: Callable[[Path, Iterable[int], float | None, Password | None], Iterable[tuple[int, bytes]]]
-    """Yields each page's number and its image as PNG; leaves out those that can't be rendered."""
+    render_for: Callable[[Profile], Renders]
 
     def __call__(self, chunk_id: ChunkId, attempt: int) -> Next:
         """Store the chunk's pages as images, if it still waits at this attempt.
@@ -40,17 +43,16 @@ class Render:
         except StaleMove as stale:
             log.info("chunk_not_rendered", chunk_id=str(chunk_id), attempt=attempt, reason=str(stale))
             return Next.STOP
-        asked = chunk.options.get("dpi")
-        dpi = float(asked) if isinstance(asked, int | float) else None
         try:
-            self._render(chunk, dpi)
+            self._render(chunk)
         except PipelineError as error:
             log.warning("chunk_not_rendered", chunk_id=str(chunk_id), attempt=attempt, reason=str(error))
         return Next.GO_ON
 
-    def _render(self, chunk: ClaimedChunk, dpi: float | None) -> None:
+    def _render(self, chunk: ClaimedChunk) -> None:
+        options, claim = parse_options(chunk.options), chunk.claim
         key_of = {
-            page.number: keys.rendered_page(chunk.claim.job_id, chunk.claim.chunk_id, page.number, dpi)
+            page.number: keys.rendered_page(claim.job_id, claim.chunk_id, page.number, options.dpi, options.profile)
             for page in chunk.pages
             if page.page_class in _RENDERED
         }
@@ -62,5 +64,5 @@ class Render:
             path = Path(folder) / "original"
             with self.objects.get(keys.original(chunk.sha256)) as pieces, path.open("wb") as file:
                 file.writelines(pieces)
-            for number, image in self.render(path, wanted, dpi, chunk.password):
+            for number, image in self.render_for(options.profile)(path, wanted, options.dpi, chunk.password):
                 self.objects.put(key_of[number], image, media_type="image/png")

@@ -16,6 +16,7 @@ from pipeline.domain.memory import DoesNotFit
 from pipeline.domain.options import JobOptions, LanePolicy, parse_options
 from pipeline.domain.page_selection import PageSelection
 from pipeline.domain.pixel_memory import BatchModel
+from pipeline.domain.profiles import Profile
 from pipeline.ports.devices import DeviceInfo
 from pipeline.ports.documents import DocumentInspector, Inspection
 from pipeline.ports.jobs import ClaimedJob, JobSteps, QueueBounds
@@ -39,7 +40,7 @@ class Split:
 
     jobs: JobSteps
     objects: ObjectStore
-    inspector: DocumentInspector
+    inspector_for: Callable[[Profile], DocumentInspector]
     live_devices: Callable[[], Sequence[DeviceInfo]]
     bounds: ChunkBounds
     queue: QueueBounds
@@ -54,7 +55,8 @@ class Split:
         options = parse_options(job.options)
         with self._local_copy(job) as path:
             self.jobs.renew(job.claim)
-            inspection = _selected(self.inspector.inspect(path, job.password), options.pages)
+            inspector = self.inspector_for(options.profile)
+            inspection = _selected(inspector.inspect(path, job.password), options.pages)
         devices = self.live_devices()
         lane = choose_lane(
             options.lane, inspection.facts, has_accelerator=any(device.kind != "cpu" for device in devices)

@@ -8,6 +8,7 @@ from pipeline.domain.errors import ErrorCode, Rejected
 from pipeline.domain.languages import all_languages, parse_language
 from pipeline.domain.options import JobOptions, LanePolicy, OutputFormat, options_to_json, parse_options
 from pipeline.domain.page_selection import parse_pages
+from pipeline.domain.profiles import Profile
 from tests.builders import STEADY
 
 
@@ -22,6 +23,7 @@ def test_a_row_without_options_gets_the_defaults():
     assert parse_options({}) == JobOptions(
         lane=LanePolicy.AUTO,
         engine=None,
+        profile=Profile.BALANCED,
         dpi=None,
         formats=(OutputFormat.JSON, OutputFormat.MARKDOWN, OutputFormat.TEXT),
         pages=None,
@@ -33,6 +35,7 @@ def test_all_options_are_read():
         {
             "lane": "gpu",
             "engine": "rapidocr",
+            "profile": "accurate",
             "dpi": 300,
             "languages": ["deu", "zh-CN", "de"],
             "words": True,
@@ -42,6 +45,7 @@ def test_all_options_are_read():
     assert options == JobOptions(
         lane=LanePolicy.GPU,
         engine="rapidocr",
+        profile=Profile.ACCURATE,
         dpi=300,
         languages=(parse_language("de"), parse_language("zh-Hans")),
         words=True,
@@ -68,6 +72,8 @@ def test_every_problem_is_named_at_once():
         {"engine": "../../etc"},
         {"engine": 7},
         {"words": 1},
+        {"profile": "slow"},
+        {"profile": None},
         {"languages": "de"},
         {"languages": ["klingon"]},
         {"languages": [7]},
@@ -102,6 +108,7 @@ def test_a_long_wrong_value_is_not_repeated_in_full():
         JobOptions,
         lane=st.sampled_from(LanePolicy),
         engine=st.none() | st.sampled_from(["rapidocr", "deepseek-ocr2"]),
+        profile=st.sampled_from(Profile),
         dpi=st.none() | st.floats(36, 1200) | st.integers(36, 1200),
         languages=st.lists(st.sampled_from(sorted(all_languages())), max_size=8, unique=True).map(tuple),
         words=st.booleans(),

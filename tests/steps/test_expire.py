@@ -10,6 +10,7 @@ import pytest
 from pipeline.adapters.objects import S3Objects
 from pipeline.domain import keys
 from pipeline.domain.errors import Transient
+from pipeline.domain.profiles import Profile
 from pipeline.domain.retention import Kept
 from pipeline.domain.states import JobState
 from pipeline.steps.expire import Expire
@@ -43,7 +44,10 @@ class Archive:
         [chunk] = self.rows.sql("SELECT id FROM chunk WHERE job_id = :id", id=job_id)
         made = {
             Kept.ORIGINALS: {keys.original(content * 64)},
-            Kept.PAGE_IMAGES: {keys.rendered_page(job_id, chunk.id, 1, 200), f"jobs/{job_id}/images/000001-72.png"},
+            Kept.PAGE_IMAGES: {
+                keys.rendered_page(job_id, chunk.id, 1, 200, Profile.BALANCED),
+                f"jobs/{job_id}/images/000001-72.png",
+            },
             Kept.SEGMENTS: {keys.segment(job_id, chunk.id, 1, 0), keys.segment(job_id, chunk.id, 2, 0)},
             Kept.RESULTS: {keys.bound_pages(job_id, 3), keys.result(job_id, 4, "document.txt")},
         }

@@ -118,4 +118,4 @@ def loaded_nets(weights: Weights, device: torch.device, precision: torch.dtype) 
             Best(labels=own, scores=sure) for own, sure in zip(labels.cpu().numpy(), scores.cpu().numpy(), strict=True)
         ]
 
-    return Nets(run=run, alphabet=alphabet, precision=NAMES[precision])
+    return Nets(run=run, alphabets={Net.RECOGNISER: alphabet}, precision=NAMES[precision])

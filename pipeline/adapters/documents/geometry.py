@@ -7,23 +7,21 @@ from pipeline.domain.errors import ErrorCode, RecognitionFailed
 from pipeline.ports.documents import DocumentLimits
 
 POINTS_PER_INCH = 72.0
-_FINEST_SCAN_DPI = 300.0
-"""Recognition gains nothing from more (body text is then 40 px high, the recogniser's input)."""
 _COARSEST_SCAN_DPI = 100.0
 _ENOUGH_PX = 2339.0
 """An A4 page at 200 dpi is this high; a coarse scan is never enlarged beyond."""
 
 
-def scan_dpi(native_dpi: float, long_side_pt: float, usual_dpi: float) -> float:
-    """Return what to render a scanned page at: its own resolution between 100 and 300 dpi, else near that.
+def scan_dpi(native_dpi: float, long_side_pt: float, limits: DocumentLimits) -> float:
+    """Return what to render a scanned page at: its own resolution between 100 dpi and the finest, else near that.
 
     A coarser one is enlarged, at most twice, as long as the page stays smaller than an ordinary one. Enlarging
     hardly helps (an A4 page at 72 dpi read at 72, 144 and 200: the same characters), so it stays modest.
     """
     if native_dpi >= _COARSEST_SCAN_DPI:
-        return min(native_dpi, _FINEST_SCAN_DPI)
+        return min(native_dpi, limits.finest_scan_dpi)
     enough = _ENOUGH_PX * POINTS_PER_INCH / long_side_pt
-    return max(native_dpi, min(usual_dpi, 2 * native_dpi, enough))
+    return max(native_dpi, min(limits.dpi, 2 * native_dpi, enough))
 
 
 def bounded_dpi(dpi: float, width_pt: float, height_pt: float, limits: DocumentLimits) -> float:

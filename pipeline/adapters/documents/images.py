@@ -273,7 +273,7 @@ class PictureFile:
             pixels_wide, pixels_high, x_dpi, y_dpi = pixels_high, pixels_wide, y_dpi, x_dpi
         width_pt, height_pt = POINTS_PER_INCH * pixels_wide / x_dpi, POINTS_PER_INCH * pixels_high / y_dpi
         check_side(width_pt, height_pt, self._limits)
-        dpi = scan_dpi(max(x_dpi, y_dpi), max(width_pt, height_pt), self._limits.dpi)
+        dpi = scan_dpi(max(x_dpi, y_dpi), max(width_pt, height_pt), self._limits)
         dpi = bounded_dpi(dpi, width_pt, height_pt, self._limits)
         return _Size(width_pt=width_pt, height_pt=height_pt, dpi=dpi, orientation=orientation)
 

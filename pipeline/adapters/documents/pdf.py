@@ -152,7 +152,7 @@ class PdfFile:
             self._judged[number] = found, doubt
             dpi = self._limits.dpi
             if found is PageClass.SCAN and (native := contents.scan_dpi):
-                dpi = scan_dpi(native, max(width_pt, height_pt), dpi)
+                dpi = scan_dpi(native, max(width_pt, height_pt), self._limits)
             yield _SeenPage(
                 page=page,
                 contents=contents,

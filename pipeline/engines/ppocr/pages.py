@@ -3,7 +3,8 @@
 import hashlib
 import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -14,9 +15,10 @@ from pipeline.engines.noise import believed
 from pipeline.engines.ppocr import detector, orientation, reader
 from pipeline.engines.ppocr.asking import Asking, answer
 from pipeline.engines.ppocr.detector import detect
+from pipeline.engines.ppocr.effort import USUAL, Effort
 from pipeline.engines.ppocr.orientation import quarter_turns, turned_back
 from pipeline.engines.ppocr.reader import Reading, read_lines, runs_down
-from pipeline.engines.ppocr.runtime import FloatArray, Nets
+from pipeline.engines.ppocr.runtime import FloatArray, Net, Nets
 from pipeline.engines.ppocr.words import part_of
 from pipeline.ports.documents import PageImage, Pixels
 from pipeline.ports.engines import ReadPage
@@ -27,14 +29,24 @@ MANY_UNREAD = 0.1
 WARM_UP_TEXT = "WARM UP 2468"
 
 
-def read_pages(pages: Sequence[PageImage], nets: Nets, *, most_pixels: int) -> list[ReadPage | RecognitionFailed]:
+def read_pages(
+    pages: Sequence[PageImage], nets: Nets, *, most_pixels: int, effort: Effort = USUAL
+) -> list[ReadPage | RecognitionFailed]:
     """Return what stands on each page, or why it could not be read, as for `answer`."""
-    return answer([_read(page, nets.alphabet) for page in pages], nets, most_pixels=most_pixels)
+    return answer([_read(page, nets.alphabets, effort) for page in pages], nets, most_pixels=most_pixels)
 
 
-def check(nets: Nets, *, most_pixels: int) -> None:
-    """Read a page of the usual size with known text. Raises: Transient (`engine_unavailable`), if it reads another."""
-    [found] = read_pages([_warm_up_page()], nets, most_pixels=most_pixels)
+def check(nets: Nets, *, most_pixels: int, effort: Effort = USUAL) -> None:
+    """Read a page of the usual size with known text, by each recogniser alone.
+
+    Raises: Transient (`engine_unavailable`), if one reads another text.
+    """
+    for one in effort.passes:
+        _check(nets, most_pixels, replace(effort, passes=(one,)))
+
+
+def _check(nets: Nets, most_pixels: int, effort: Effort) -> None:
+    [found] = read_pages([_warm_up_page()], nets, most_pixels=most_pixels, effort=effort)
     if isinstance(found, RecognitionFailed):
         raise Transient(ErrorCode.ENGINE_UNAVAILABLE, found.message)
     text = " ".join(line.text for line in found.lines)
@@ -43,30 +55,30 @@ def check(nets: Nets, *, most_pixels: int) -> None:
         raise Transient(ErrorCode.ENGINE_UNAVAILABLE, what)
 
 
-def settings_digest() -> str:
-    """Return a short name of all constants that decide what is read."""
+def settings_digest(effort: Effort = USUAL) -> str:
+    """Return a short name of all that decides what is read beside the networks."""
     settings = {
         module.__name__: {name: value for name, value in vars(module).items() if name.isupper()}
         for module in (detector, reader, orientation)
     }
-    settings[__name__] = {"MIN_CONFIDENCE": MIN_CONFIDENCE}
+    settings[__name__] = {"MIN_CONFIDENCE": MIN_CONFIDENCE} | effort.settings()
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _read(page: PageImage, alphabet: Sequence[str]) -> Asking[ReadPage]:
+def _read(page: PageImage, alphabets: Mapping[Net, Sequence[str]], effort: Effort) -> Asking[ReadPage]:
     known: dict[bytes, Reading] = {}
 
     def read(quads: Sequence[FloatArray]) -> Asking[list[Reading]]:
         new = {key: quad for quad in quads if (key := quad.tobytes()) not in known}
-        readings = yield from read_lines(page.pixels, list(new.values()), alphabet)
+        readings = yield from read_lines(page.pixels, list(new.values()), effort.passes, alphabets)
         known.update(zip(new, readings, strict=True))
         return [known[quad.tobytes()] for quad in quads]
 
-    quads = yield from detect(page.pixels)
+    quads = yield from detect(page.pixels, effort.side_limit)
     turns = yield from quarter_turns(quads, read)
     if turns:
         # Lines are told apart better when they run as most lines do.
-        upright = yield from detect(np.ascontiguousarray(np.rot90(page.pixels, -turns)))
+        upright = yield from detect(np.ascontiguousarray(np.rot90(page.pixels, -turns)), effort.side_limit)
         quads = [turned_back(quad, turns, page.width_px, page.height_px) for quad in upright]
     said = yield from read(quads)
     lines, flags = _judged(quads, said)

@@ -25,6 +25,8 @@ class Net(StrEnum):
     """Gives each pixel its probability of being text, (height, width)."""
     RECOGNISER = "recogniser"
     """Gives a line the likeliest character of each of its steps."""
+    SKIMMER = "skimmer"
+    """Another recogniser, with an alphabet of its own: quicker, and right about most lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,12 +43,12 @@ Answer = FloatArray | Best
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Nets:
-    """Both networks, loaded; for one thread of one process."""
+    """Detector and recognisers, loaded; for one thread of one process."""
 
     run: Callable[[Net, FloatArray], Sequence[Answer]]
     """Takes images of one size, (batch, 3, height, width), BGR from -1 to 1; gives an answer for each."""
-    alphabet: tuple[str, ...]
-    """The characters that labels stand for; the first is CTC's blank."""
+    alphabets: Mapping[Net, tuple[str, ...]]
+    """The characters that each recogniser's labels stand for; the first is CTC's blank."""
     precision: str
     """What the recogniser computes in: `f32`, or `bf16` and `f16` where the device is faster at them; last digits
     differ."""
@@ -101,19 +103,25 @@ def this_cpu() -> str:
         return ""
 
 
-def load_nets(weights: Weights, runtime: Runtime) -> Nets:
-    """Load both. Raises: ImportError, or whatever the runtime raises on a CPU that it can't use."""
+def load_nets(weights: Weights, runtime: Runtime, *, skimming: Weights | None = None) -> Nets:
+    """Load the networks, and of those for skimming the recogniser.
+
+    Raises: ImportError, or whatever the runtime raises on a CPU that it can't use.
+    """
     load = _load_openvino if runtime is Runtime.OPENVINO else _load_onnxruntime
-    detector, recogniser = load(weights.detector), load(weights.recogniser)
+    detector = load(weights.detector)
+    readers = {Net.RECOGNISER: weights} | ({Net.SKIMMER: skimming} if skimming else {})
+    loaded = {net: load(own.recogniser) for net, own in readers.items()}
 
     def run(net: Net, batch: FloatArray) -> Sequence[Answer]:
         if net is Net.DETECTOR:
             return list(detector.run(batch)[:, 0].copy())
-        probabilities = recogniser.run(batch)
+        probabilities = loaded[net].run(batch)
         labels, scores = probabilities.argmax(axis=2), probabilities.max(axis=2)
         return [Best(labels=own, scores=sure) for own, sure in zip(labels, scores, strict=True)]
 
-    return Nets(run=run, alphabet=alphabet_of(recogniser.metadata, weights.alphabet), precision=recogniser.precision)
+    alphabets = {net: alphabet_of(loaded[net].metadata, own.alphabet) for net, own in readers.items()}
+    return Nets(run=run, alphabets=alphabets, precision=loaded[Net.RECOGNISER].precision)
 
 
 def _load_openvino(path: Path) -> _Loaded:

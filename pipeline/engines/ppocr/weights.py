@@ -27,11 +27,18 @@ class Edition:
     sha256: Mapping[str, str]
     alphabet: str | None = None
     """A file with a character a line; None where the recogniser's own file says what its labels stand for."""
+    sure: float
+    """The confidence that it has in most lines of a good page."""
 
     @property
     def revision(self) -> str:
         """Return a short name of exactly this content."""
         return f"{self.name}-det.{self.sha256[self.detector][:8]}-rec.{self.sha256[self.recogniser][:8]}"
+
+    @property
+    def recogniser_revision(self) -> str:
+        """Return a short name of the recogniser's content."""
+        return f"{self.name}-rec.{self.sha256[self.recogniser][:8]}"
 
 
 SMALL = Edition(
@@ -45,6 +52,7 @@ SMALL = Edition(
         "PP-OCRv6_det_small.onnx": "090f04abcd9d9a7498bc4ebf677e4cb9bdce1fe4197ddb7e529f1ef44e1ff94f",
         "PP-OCRv6_rec_small.onnx": "6f327246b50388f3c176ae304bd95767ea6dc0c9ae92153ef8cbe210b3c14884",
     },
+    sure=0.97,
 )
 TINY = Edition(
     name="ppocrv6-tiny",
@@ -59,6 +67,8 @@ TINY = Edition(
         "tiny/rec/rec.onnx": "9ef676d6ed3c88256a2d92c640c44f25b0c40947e111b14b8be8f594091563e6",
         "ppocrv6_tiny_dict.txt": "2af150bab777d86fa1ce821f6a37eabea90f1bb99ab9c41f031262e892a747bc",
     },
+    # Of seven pages in Fraktur 71 to 100 % of the text is in lines below, of 22 others that it reads well up to 9 %.
+    sure=0.93,
 )
 
 

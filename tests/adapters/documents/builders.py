@@ -36,6 +36,7 @@ def limits(**changes: Any) -> DocumentLimits:
         "max_render_pixels": 40_000_000,
         "max_unpacked_bytes": 1024**3,
         "dpi": 200.0,
+        "finest_scan_dpi": 300.0,
     }
     return DocumentLimits(**usual | changes)
 

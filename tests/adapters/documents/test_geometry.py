@@ -3,6 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.adapters.documents.geometry import bounded_dpi, pixels_of, scan_dpi
+from pipeline.domain.profiles import Profile
+from pipeline.settings import LimitSettings
 from tests.adapters.documents.builders import limits
 
 SIDES = st.floats(min_value=10, max_value=14_400)
@@ -21,4 +23,9 @@ def test_a_page_never_has_more_pixels_than_allowed(width: float, height: float, 
     [(150, 842, 150), (300, 842, 300), (1200, 842, 300), (72, 792, 144), (96, 1800, 96), (50, 500, 100)],
 )
 def test_a_scan_keeps_its_resolution_within_reason(native: float, long_side_pt: float, chosen: float) -> None:
-    assert scan_dpi(native, long_side_pt, 200) == chosen
+    assert scan_dpi(native, long_side_pt, limits()) == chosen
+
+
+@pytest.mark.parametrize(("profile", "chosen"), [("fast", 200), ("balanced", 300), ("accurate", 400)])
+def test_a_profile_says_how_fine_a_scan_stays(profile: str, chosen: float) -> None:
+    assert scan_dpi(600, 842, LimitSettings().for_documents(Profile(profile))) == chosen
