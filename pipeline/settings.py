@@ -310,6 +310,8 @@ class RetentionSettings(_Section):
     """Files that were handed in, and which no open job names."""
     devices: Age = timedelta(days=7)
     """Rows of devices that have not been heard of."""
+    known_pages: Age | None = timedelta(days=30)
+    """What pages look like that were read, so that a page that looks the same is taken over from there."""
     every: Duration = timedelta(minutes=1)
     """How often dispatchers look."""
     at_once: int = Field(default=50, ge=1)

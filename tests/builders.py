@@ -19,6 +19,7 @@ from pipeline.domain.recognition import (
     Line,
     PageOutcome,
     PageResult,
+    PageSource,
     Provenance,
     Word,
 )
@@ -148,6 +149,7 @@ def pages(draw, number=_numbers, text=_any_text):
             chunk_id=draw(st.uuids()),
             attempt=draw(st.integers(0, 20)),
             elapsed_ms=draw(st.integers(0, 10**7)),
+            source=draw(st.none() | st.builds(PageSource, job_id=st.uuids(), number=_numbers)),
         ),
         error_code=draw(st.sampled_from(ErrorCode)).value if is_failed else None,
         error_detail=draw(st.none() | _any_text) if is_failed else None,

@@ -6,10 +6,11 @@ A chunk of a protected document comes with its password; no line is logged beyon
 import json
 from dataclasses import asdict
 from typing import Any, NewType
+from uuid import UUID
 
 from pipeline.domain.recognition import Flag, PageOutcome
-from pipeline.domain.serialisation import flag_from_json, flag_to_json
-from pipeline.ports.chunks import PageEntry
+from pipeline.domain.serialisation import flag_from_json, flag_to_json, source_from_json, source_to_json
+from pipeline.ports.chunks import KnownPage, PageEntry
 
 VERSION = 5
 MAX_LINE_BYTES = 1024 * 1024
@@ -38,10 +39,22 @@ def decode(line: bytes) -> Message:
 
 def entry_to_json(entry: PageEntry) -> dict[str, Any]:
     """Return a ledger entry as it goes over the pipe."""
-    return asdict(entry) | {"flags": [flag_to_json(flag) for flag in entry.flags]}
+    flags = [flag_to_json(flag) for flag in entry.flags]
+    return asdict(entry) | {"flags": flags, "source": source_to_json(entry.source)}
 
 
 def entry_from_json(row: dict[str, Any]) -> PageEntry:
     """Return a ledger entry as it came over the pipe."""
     flags: tuple[Flag, ...] = tuple(flag_from_json(flag) for flag in row["flags"])
-    return PageEntry(**(row | {"outcome": PageOutcome(row["outcome"]), "flags": flags}))
+    outcome, source = PageOutcome(row["outcome"]), source_from_json(row["source"])
+    return PageEntry(**(row | {"outcome": outcome, "flags": flags, "source": source}))
+
+
+def known_to_json(page: KnownPage) -> dict[str, Any]:
+    """Return where a page that was read before lies, as it goes over the pipe."""
+    return asdict(page) | {"job_id": str(page.job_id)}
+
+
+def known_from_json(row: dict[str, Any]) -> KnownPage:
+    """Return it as it came over the pipe."""
+    return KnownPage(**(row | {"job_id": UUID(row["job_id"])}))

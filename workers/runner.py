@@ -11,10 +11,12 @@ import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
@@ -28,24 +30,26 @@ from pipeline.adapters.original_cache import OriginalCache
 from pipeline.adapters.page_look import look_at
 from pipeline.adapters.rendered_pages import RenderedPages
 from pipeline.adapters.resident_memory import ResidentMemory, give_back_memory, resident_bytes
+from pipeline.adapters.segments import fetch_page
 from pipeline.adapters.smaller_pages import smaller
 from pipeline.domain import keys
 from pipeline.domain.batches import BatchBound
 from pipeline.domain.document import ChunkId, JobId, PageClass
 from pipeline.domain.errors import ErrorCode, PipelineError
-from pipeline.domain.languages import parse_language
+from pipeline.domain.languages import Language, parse_language
 from pipeline.domain.password import Password
 from pipeline.domain.profiles import Profile
 from pipeline.domain.recognition import PageResult
 from pipeline.domain.serialisation import encode_segment
-from pipeline.engines.registry import Asked, create, told
+from pipeline.engines.registry import Asked, create, find, told
 from pipeline.logs import configure_logs
-from pipeline.ports.chunks import Measured, PageEntry, PageTask
+from pipeline.ports.chunks import KnownPage, Measured, PageEntry, PageTask
 from pipeline.ports.documents import DocumentOpener, OpenDocument
-from pipeline.ports.engines import MemoryGauge, MemoryReading, Recogniser
+from pipeline.ports.engines import MemoryGauge, MemoryReading, Reads, Recogniser
 from pipeline.ports.objects import ObjectStore
 from pipeline.settings import Settings, read_settings
 from pipeline.starting import keep_for_good
+from pipeline.steps.earlier_pages import EarlierPages, page_digest
 from pipeline.steps.read_chunk import ChunkReader
 from pipeline.steps.read_pages import PageReader, grouped
 from workers.process import (
@@ -54,17 +58,22 @@ from workers.process import (
     lock_device,
     stand_back,
 )
-from workers.protocol import Message, decode, encode, entry_to_json
+from workers.protocol import Message, decode, encode, entry_to_json, known_from_json
 
 log = structlog.get_logger()
 SEGMENT_MEDIA_TYPE = "application/jsonl"
+_ANSWER_S = 10.0
+"""How long a runner waits to hear whether a page was read before; reading it takes no longer."""
 EXIT_LOCKED = 4
 EXIT_NO_ENGINE = 5
 EXIT_DEVICE_BROKEN = 6
 
 
-def entry_of(page: PageResult, segment_key: str) -> PageEntry:
-    """Return what the ledger keeps of a page."""
+def entry_of(page: PageResult, segment_key: str, digest: str | None = None) -> PageEntry:
+    """Return what the ledger keeps of a page.
+
+    Args: digest is what it looks like, if others may be taken over from it.
+    """
     return PageEntry(
         number=page.number,
         outcome=page.outcome,
@@ -80,6 +89,8 @@ def entry_of(page: PageResult, segment_key: str) -> PageEntry:
         elapsed_ms=page.provenance.elapsed_ms,
         error_code=page.error_code,
         error_detail=page.error_detail,
+        digest=digest,
+        source=page.provenance.source,
     )
 
 
@@ -89,12 +100,23 @@ class Inbox:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._chunks: queue.Queue[Message | None] = queue.Queue(maxsize=2)
+        self._answers: queue.Queue[Message] = queue.Queue()
         self.stop = threading.Event()
         threading.Thread(target=self._listen, name="inbox", daemon=True).start()
 
     def next_chunk(self) -> Message | None:
         """Wait for the next chunk; None when there will be no more."""
         return self._chunks.get()
+
+    def answer(self, digest: str) -> KnownPage | None:
+        """Wait a moment for what is known of a page that looks like this; None also where no answer comes."""
+        by = time.monotonic() + _ANSWER_S
+        with suppress(queue.Empty):
+            while True:
+                message = self._answers.get(timeout=max(0.0, by - time.monotonic()))
+                if message["digest"] == digest:  # an answer that came too late is to an earlier question
+                    return known_from_json(message["page"]) if message["page"] else None
+        return None
 
     def _listen(self) -> None:
         for line in self._stream:
@@ -106,6 +128,8 @@ class Inbox:
                     # Here and not when it is taken: a "stop" for this very chunk may be the next line.
                     self.stop.clear()
                     self._chunks.put(message)
+                case "known":
+                    self._answers.put(message)
                 case "exit":
                     break
         self.stop.set()
@@ -122,6 +146,8 @@ class Runner:
     opener_for: Callable[[Profile], DocumentOpener]
     flush_after: timedelta
     say: Callable[..., None]
+    answer: Callable[[str], KnownPage | None]
+    """Gives what is known of a page that was said to be seen."""
     stop: threading.Event
 
     def run(self, message: Message) -> None:
@@ -159,16 +185,42 @@ class Runner:
         password = Password(message["password"]) if message["password"] else None
         opener = self.opener_for(Profile(message["profile"]))
         with opener.open(path, password=password) as document:
-            reader = self._reader(message, document)
-            groups = grouped(reader.read(tasks), pages=message["flush_pages"], after=self.flush_after)
+            earlier = self._earlier(message)
+            reader = self._reader(message, document, earlier)
+            results = earlier.remembered(reader.read(tasks)) if earlier else reader.read(tasks)
+            groups = grouped(results, pages=message["flush_pages"], after=self.flush_after)
             for ordinal, group in enumerate(groups):
                 key = keys.segment(job_id, chunk_id, message["attempt"], ordinal)
                 self.objects.put(key, encode_segment(group), media_type=SEGMENT_MEDIA_TYPE)
-                self.say("pages", pages=[entry_to_json(entry_of(page, key)) for page in group])
+                entries = [entry_of(page, key, earlier.digest_of(page) if earlier else None) for page in group]
+                self.say("pages", pages=[entry_to_json(entry) for entry in entries])
                 finished += len(group)
         return {"stopped": finished < len(tasks), "batch_pixels": reader.largest_pixels}
 
-    def _reader(self, message: Message, document: OpenDocument) -> ChunkReader:
+    def _earlier(self, message: Message) -> EarlierPages | None:
+        """Return what finds pages that were read before, if the job allows it and the engine would say the same."""
+        engine = self.engine
+        if not message["reuse"] or engine.reads is Reads.SEQUENCE or not find(engine.identity.name).repeats_itself:
+            return None
+        return EarlierPages(
+            job_id=JobId(UUID(message["job_id"])),
+            chunk_id=UUID(message["chunk_id"]),
+            attempt=message["attempt"],
+            digest=partial(
+                page_digest,
+                engine=engine.identity,
+                languages=_languages(message),
+                with_words=message["words"],
+            ),
+            ask=self._ask,
+            fetch=partial(fetch_page, self.objects),
+        )
+
+    def _ask(self, digest: str) -> KnownPage | None:
+        self.say("seen", digest=digest)
+        return self.answer(digest)
+
+    def _reader(self, message: Message, document: OpenDocument, earlier: EarlierPages | None) -> ChunkReader:
         chunk_id = ChunkId(UUID(message["chunk_id"]))
         profile = Profile(message["profile"])
         ahead = RenderedPages(self.objects, JobId(UUID(message["job_id"])), chunk_id, message["dpi"], profile)
@@ -180,9 +232,10 @@ class Runner:
             chunk_id=chunk_id,
             attempt=message["attempt"],
             dpi=message["dpi"],
-            languages=tuple(map(parse_language, message["languages"])),
+            languages=_languages(message),
             with_words=message["words"],
             rendered=ahead.take if message["rendered_ahead"] else lambda _: None,
+            earlier=earlier.find if earlier else lambda _: None,
         )
         return ChunkReader(
             pages=pages,
@@ -193,6 +246,10 @@ class Runner:
             begun=lambda numbers: self.say("reading", pages=list(numbers)),
             lowered=lambda bound: self.say("lowered", **asdict(bound)),
         )
+
+
+def _languages(message: Message) -> tuple[Language, ...]:
+    return tuple(map(parse_language, message["languages"]))
 
 
 def _measured(gauge: MemoryGauge, before: MemoryReading, *, gives_back: bool) -> Measured:
@@ -284,6 +341,7 @@ def _serve(settings: Settings, folder: Path, engine: Recogniser, inbox: Inbox, s
         opener_for=lambda profile: FileOpener(settings.limits.for_documents(profile)),
         flush_after=settings.chunks.flush_after,
         say=say,
+        answer=inbox.answer,
         stop=inbox.stop,
     )
     while (message := inbox.next_chunk()) is not None:

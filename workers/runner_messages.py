@@ -6,6 +6,7 @@ from pipeline.ports.chunks import Measured
 from pipeline.ports.devices import (
     BatchLowered,
     ChunkEnded,
+    PageSeen,
     PagesFinished,
     PagesStarted,
     ReadingEvent,
@@ -22,6 +23,8 @@ def event_of(message: Message) -> ReadingEvent:
         case "lowered":
             fields = {name: message[name] for name in ("pages", "pixels", "page_pixels")}
             return BatchLowered(bound=BatchBound(**fields))
+        case "seen":
+            return PageSeen(digest=message["digest"])
         case "pages":
             return PagesFinished(pages=tuple(entry_from_json(row) for row in message["pages"]))
         case "ended":

@@ -21,10 +21,11 @@ from pipeline.domain.profiles import Profile
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.retry import Attempts
 from pipeline.engines.registry import ASKED_NOTHING, Asked, heard_by
-from pipeline.ports.chunks import ClaimedChunk, Measured
+from pipeline.ports.chunks import ClaimedChunk, KnownPage, Measured
 from pipeline.ports.devices import (
     BatchLowered,
     ChunkEnded,
+    PageSeen,
     PagesFinished,
     ReadingEvent,
     ReadingFailed,
@@ -32,7 +33,7 @@ from pipeline.ports.devices import (
 )
 from workers.device_budget import DeviceBudget, class_of
 from workers.device_view import DeviceView
-from workers.protocol import ProtocolError
+from workers.protocol import ProtocolError, known_to_json
 from workers.runner_messages import event_of, measured_of
 from workers.runner_process import Patience, Runner, RunnerCommand, RunnerGone
 from workers.vacancy import Vacancy
@@ -197,6 +198,11 @@ class Supervisor:
                 self._weigh(error.measured)
             raise
 
+    def answer(self, seen: PageSeen, known: KnownPage | None) -> None:
+        """Tell the runner what it waits for; a runner that has gone is noticed by whoever listens to it."""
+        with suppress(RunnerGone):
+            self._warm_runner().say("known", digest=seen.digest, page=known and known_to_json(known))
+
     def stop(self) -> None:
         """Ask the runner to stop at the next page border; it is killed if it does not within the grace time."""
         if self._runner is None or self._stop_by is not None:
@@ -258,6 +264,7 @@ class Supervisor:
             profile=_profile(chunk) or Profile.BALANCED,
             languages=_languages(chunk),
             words=chunk.options.get("words", False),
+            reuse=chunk.options.get("reuse", True),
             rendered_ahead=chunk.lane.renders_ahead,
             flush_pages=self._flush_pages if is_first else 1,
             bound=asdict(bound) if bound else None,
@@ -330,6 +337,8 @@ class Supervisor:
             for event in self._events():
                 if isinstance(event, ChunkEnded):
                     return
+                if isinstance(event, PageSeen):
+                    self.answer(event, None)
         except (PipelineError, RunnerGone, ProtocolError):
             self.replace()
 

@@ -90,7 +90,12 @@ class Wiring:
     @cached_property
     def chunks(self) -> PostgresChunkMoves:
         """Return the moves of chunks."""
-        return PostgresChunkMoves(self.engine, owner=self.owner, lease=self.settings.leases.chunk)
+        return PostgresChunkMoves(
+            self.engine,
+            owner=self.owner,
+            lease=self.settings.leases.chunk,
+            pages_known_for=self.settings.retention.known_pages,
+        )
 
     @cached_property
     def admissions(self) -> PostgresAdmissions:
@@ -106,7 +111,7 @@ class Wiring:
     def retention(self) -> PostgresRetention:
         """Return what of ended jobs has expired."""
         ages = self.settings.retention
-        return PostgresRetention(self.engine, ages.ages(), devices_age=ages.devices)
+        return PostgresRetention(self.engine, ages.ages(), devices_age=ages.devices, known_pages_age=ages.known_pages)
 
     @cached_property
     def ledger(self) -> PostgresLedger:

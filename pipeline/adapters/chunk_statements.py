@@ -104,10 +104,11 @@ _entered = (
             flags = entry.flags, confidence = entry.confidence, angle_deg = entry.angle_deg,
             width_px = entry.width_px, height_px = entry.height_px, dpi = entry.dpi, engine = entry.engine,
             revision = entry.revision, elapsed_ms = entry.elapsed_ms, error_code = entry.error_code,
-            error_detail = entry.error_detail
+            error_detail = entry.error_detail, reused_job = entry.reused_job, reused_page = entry.reused_page
         FROM held, jsonb_to_recordset(CAST(:entries AS jsonb)) AS entry(
             number int, outcome text, segment_key text, flags jsonb, confidence float8, angle_deg float8, width_px int,
-            height_px int, dpi float8, engine text, revision text, elapsed_ms int, error_code text, error_detail text)
+            height_px int, dpi float8, engine text, revision text, elapsed_ms int, error_code text, error_detail text,
+            reused_job uuid, reused_page int)
         WHERE page.job_id = :of_job AND page.number = entry.number AND page.outcome IS NULL
         RETURNING page.number
     """)

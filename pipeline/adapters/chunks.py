@@ -13,6 +13,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Engine, Result, func, insert, select, update
 
 from pipeline.adapters import chunk_statements as statements
+from pipeline.adapters import known_pages
 from pipeline.adapters.conditions import NOW
 from pipeline.adapters.database import transaction
 from pipeline.adapters.events import note
@@ -25,16 +26,19 @@ from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.retry import ChunkDecision, GiveUp, Retry, Split, counter_of, split_range
 from pipeline.domain.serialisation import flag_to_json
 from pipeline.domain.states import AttemptOutcome, ChunkState
-from pipeline.ports.chunks import ChunkClaim, ClaimedChunk, Hold, Measured, PageEntry, PageTask
+from pipeline.ports.chunks import ChunkClaim, ClaimedChunk, Hold, KnownPage, Measured, PageEntry, PageTask
 
 
 class PostgresChunkMoves:
     """ChunkMoves over Postgres. `owner` names this process, uniquely, on the leases that it takes."""
 
-    def __init__(self, engine: Engine, *, owner: str, lease: timedelta) -> None:
+    def __init__(
+        self, engine: Engine, *, owner: str, lease: timedelta, pages_known_for: timedelta | None = None
+    ) -> None:
         self._engine = engine
         self._owner = owner
         self._lease = lease
+        self._pages_known_for = pages_known_for
 
     def peek(self, chunk: ChunkId, attempt: int) -> ClaimedChunk:
         """Return what a claim at this attempt would get, without claiming, or raise StaleMove."""
@@ -96,7 +100,13 @@ class PostgresChunkMoves:
                     ErrorCode.LEDGER_BROKEN,
                     f"job {claim.job_id}: of pages {numbers} only {row.pages} had no outcome yet",
                 )
+            known_pages.enter(connection, claim.job_id, pages)
             return _hold(row)
+
+    def known_page(self, claim: ChunkClaim, digest: str) -> KnownPage | None:
+        """Return a page of the same tenant that looks like this, if one was read lately and is still there."""
+        with transaction(self._engine) as connection:
+            return known_pages.find(connection, claim.job_id, digest, self._pages_known_for)
 
     def note(self, claim: ChunkClaim, kind: str, **detail: object) -> None:
         """Write down on the job's trail what no move says."""
@@ -295,6 +305,9 @@ def _entry_row(page: PageEntry) -> dict[str, Any]:
         "elapsed_ms": page.elapsed_ms,
         "error_code": page.error_code,
         "error_detail": page.error_detail,
+        "digest": page.digest,
+        "reused_job": str(page.source.job_id) if page.source else None,
+        "reused_page": page.source.number if page.source else None,
     }
 
 

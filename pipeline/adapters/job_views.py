@@ -9,7 +9,7 @@ from pipeline.adapters.database import transaction
 from pipeline.adapters.submissions import event_row
 from pipeline.adapters.tables import Batch, Event, Job, Page
 from pipeline.domain.document import JobId, PageClass
-from pipeline.domain.recognition import PageOutcome
+from pipeline.domain.recognition import PageOutcome, PageSource
 from pipeline.domain.serialisation import flag_from_json
 from pipeline.domain.states import JobState
 from pipeline.ports.job_views import BatchStatus, PageRow, Progress
@@ -123,6 +123,7 @@ def _page(row: Row[Any]) -> PageRow:
         engine=row.engine,
         revision=row.revision,
         elapsed_ms=row.elapsed_ms,
+        source=PageSource(job_id=row.reused_job, number=row.reused_page) if row.reused_job else None,
         error_code=row.error_code,
         error_detail=row.error_detail,
         segment_key=row.segment_key,

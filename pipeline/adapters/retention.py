@@ -24,6 +24,7 @@ from sqlalchemy import (
     update,
 )
 
+from pipeline.adapters import known_pages
 from pipeline.adapters.conditions import OPEN_JOB
 from pipeline.adapters.database import transaction
 from pipeline.adapters.tables import Device, Event, Job, Tenant
@@ -34,6 +35,7 @@ from pipeline.ports.retention import Expired, Removed
 # Not `clock_timestamp()`: only a stable bound is looked up in an index.
 _NOW = func.statement_timestamp()
 _ROWS_AT_ONCE = 500
+_KNOWN_PAGES_AT_ONCE = 1000
 _LETS_GO = (Kept.ORIGINALS, Kept.ROWS)
 
 _KEEP = {
@@ -55,10 +57,13 @@ _REMOVED = {
 class PostgresRetention:
     """Retention over Postgres."""
 
-    def __init__(self, engine: Engine, ages: Ages, *, devices_age: timedelta) -> None:
+    def __init__(
+        self, engine: Engine, ages: Ages, *, devices_age: timedelta, known_pages_age: timedelta | None = None
+    ) -> None:
         self._engine = engine
         self._ages = ages
         self._devices_age = devices_age
+        self._known_pages_age = known_pages_age
 
     def expired(self, what: Kept, at_most: int) -> list[Expired]:
         """Return what is due, of each tenant what ended first."""
@@ -131,6 +136,13 @@ class PostgresRetention:
         with transaction(self._engine) as connection:
             return connection.execute(delete(Device).where(gone)).rowcount
 
+    def forget_known_pages(self) -> int:
+        """Forget what some pages look like that were read longer ago than their age; return how many."""
+        if self._known_pages_age is None:
+            return 0
+        with transaction(self._engine) as connection:
+            return known_pages.forget_older(connection, self._known_pages_age, _KNOWN_PAGES_AT_ONCE)
+
     def _is_due(self, what: Kept) -> ColumnElement[bool]:
         # An age that is null in both places makes this unknown, and so not due.
         age = func.coalesce(_KEEP[what], literal(self._ages.of(what), Interval))
@@ -166,6 +178,8 @@ class _Hold:
             self._connection.execute(delete(Job).where(Job.id == job_id))
         else:
             self._connection.execute(update(Job).where(Job.id == job_id).values(_marks(what)))
+        if what is Kept.SEGMENTS:
+            known_pages.forget_of(self._connection, job_id)
         self._connection.execute(
             insert(Event).values(
                 job_id=job_id,

@@ -324,6 +324,7 @@ class Page(Base):
             "outcome IS NULL OR outcome = 'failed' OR segment_key IS NOT NULL", name="page_outcome_has_result"
         ),
         CheckConstraint("confidence BETWEEN 0 AND 1", name="page_confidence_range"),
+        CheckConstraint("(reused_job IS NULL) = (reused_page IS NULL)", name="page_reused_whole"),
         ForeignKeyConstraint(["chunk_id"], ["chunk.id"], name="page_chunk", ondelete="SET NULL"),
         Index("page_by_chunk", "chunk_id", postgresql_where=text("chunk_id IS NOT NULL")),
         Index(
@@ -354,6 +355,28 @@ class Page(Base):
     elapsed_ms: Mapped[int | None]
     error_code: Mapped[str | None]
     error_detail: Mapped[str | None]
+    reused_job: Mapped[UUID | None]
+    """Where it was taken over from; that job may be gone."""
+    reused_page: Mapped[int | None]
+
+
+class KnownPage(Base):
+    """A page that was read, by what it looks like and who may take it over; it goes with its page."""
+
+    __tablename__ = "known_page"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "number"], ["page.job_id", "page.number"], name="known_page_of", ondelete="CASCADE"
+        ),
+        Index("known_page_by_page", "job_id", "number"),
+        Index("known_page_by_age", "read_at"),
+    )
+
+    tenant: Mapped[str] = mapped_column(primary_key=True)
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    job_id: Mapped[UUID]
+    number: Mapped[int]
+    read_at: Mapped[datetime] = mapped_column(server_default=_NOW)
 
 
 class Device(Base):

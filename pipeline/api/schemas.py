@@ -111,6 +111,9 @@ class Options(_Given):
         default=None, description="What it is written in, as BCP 47 has it.", examples=[["de", "zh-Hans"]]
     )
     words: bool | None = Field(default=None, description="Whether lines are to have their words with their places.")
+    reuse: bool | None = Field(
+        default=None, description="Whether a page may be taken over from one of yours that looks the same; it may."
+    )
     formats: Annotated[list[OutputFormat], Field(min_length=1)] | None = None
     pages: PagesText | None = Field(default=None, description="Only these, counted from 1.", examples=["3-10,15", "3-"])
 
@@ -268,6 +271,13 @@ class JobIds(BaseModel):
     jobs: list[UUID]
 
 
+class PageSource(BaseModel):
+    """A page that was read before; its job may be gone."""
+
+    job_id: UUID
+    number: int
+
+
 class Page(BaseModel):
     """A page, as the ledger has it."""
 
@@ -283,6 +293,7 @@ class Page(BaseModel):
     engine: str | None
     revision: str | None
     elapsed_ms: int | None
+    reused: PageSource | None = Field(description="The page that it was taken over from, as it looks the same.")
     error: Failure | None
 
 
@@ -444,6 +455,7 @@ def page(row: PageRow) -> Page:
         engine=row.engine,
         revision=row.revision,
         elapsed_ms=row.elapsed_ms,
+        reused=row.source and PageSource(job_id=row.source.job_id, number=row.source.number),
         error=_failure(row.error_code, row.error_detail),
     )
 

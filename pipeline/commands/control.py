@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from pipeline.commands import remote as elsewhere
-from pipeline.commands.options import TIME_FORMS, age, as_utc, language_option, profile_option
+from pipeline.commands.options import TIME_FORMS, age, as_utc, language_option, profile_option, reuse_option
 from pipeline.commands.passwords import given_password, password_options
 from pipeline.commands.remote import may_be_elsewhere
 
@@ -113,6 +113,7 @@ def change_command(
 @profile_option
 @click.option("--dpi", type=click.FloatRange(36, 1200), help="What it is rendered at.")
 @language_option
+@reuse_option
 @password_options
 @may_be_elsewhere
 def retry_command(
@@ -125,6 +126,7 @@ def retry_command(
     profile: str | None,
     dpi: float | None,
     languages: tuple[str, ...],
+    reuse: bool | None,
     password_file: IO[str] | None,
     ask_password: bool,
 ) -> None:
@@ -149,6 +151,7 @@ def retry_command(
         "profile": profile,
         "dpi": dpi,
         "languages": list(languages) or None,
+        "reuse": reuse,
     }
     asked = {name: value for name, value in options.items() if value is not None}
     password = given_password(password_file=password_file, ask_password=ask_password)

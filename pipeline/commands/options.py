@@ -52,6 +52,11 @@ language_option = click.option(
 profile_option = click.option("--profile", type=click.Choice(_PROFILES), help="Speed or care; default balanced.")
 
 
+reuse_option = click.option(
+    "--no-reuse", "reuse", flag_value=False, default=None, help="Read pages even if some that look the same were read."
+)
+
+
 def document_options(command: Command) -> Command:
     """Add the options to a command, which gets them as one mapping `options` by way of `collected`."""
     for option in (
@@ -61,6 +66,7 @@ def document_options(command: Command) -> Command:
         click.option("--dpi", type=click.FloatRange(36, 1200), help="What scans are rendered at."),
         language_option,
         click.option("--words", is_flag=True, help="Give the words of each line with their places, too."),
+        reuse_option,
         click.option(
             "--format", "formats", type=click.Choice(_FORMATS), multiple=True, help="Repeatable; default all."
         ),
@@ -89,6 +95,7 @@ def collected(
     dpi: float | None,
     languages: tuple[str, ...],
     words: bool,
+    reuse: bool | None,
     formats: tuple[str, ...],
     pages: str | None,
 ) -> dict[str, object]:
@@ -100,6 +107,7 @@ def collected(
         "dpi": dpi,
         "languages": list(languages) or None,
         "words": words or None,
+        "reuse": reuse,
         "formats": list(formats) or None,
         "pages": pages,
     }

@@ -52,6 +52,8 @@ class JobOptions:
     """What it is written in; none leaves it to the engine."""
     words: bool = False
     """Whether `document.json` is to have the words of lines."""
+    reuse: bool = True
+    """Whether pages that look like one that was read before may be taken over from there, and others from here."""
     formats: tuple[OutputFormat, ...] = tuple(OutputFormat)
     """Each once, in the order of `OutputFormat`."""
     pages: PageSelection | None = None
@@ -89,6 +91,7 @@ def options_to_json(options: JobOptions) -> dict[str, Any]:
         "dpi": options.dpi,
         "languages": [language.code for language in options.languages],
         "words": options.words,
+        "reuse": options.reuse,
         "formats": [name.value for name in options.formats],
         "pages": None if options.pages is None else str(options.pages),
     }
@@ -129,7 +132,7 @@ def _parse_languages(value: object) -> tuple[Language, ...]:
     return tuple(dict.fromkeys(map(parse_language, value)))
 
 
-def _parse_words(value: object) -> bool:
+def _parse_bool(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"must be true or false, not {_show(value)}")  # noqa: TRY004 - they are collected
     return value
@@ -159,7 +162,8 @@ _PARSERS = {
     "profile": _parse_profile,
     "dpi": _parse_dpi,
     "languages": _parse_languages,
-    "words": _parse_words,
+    "words": _parse_bool,
+    "reuse": _parse_bool,
     "formats": _parse_formats,
     "pages": _parse_pages,
 }

@@ -164,6 +164,14 @@ class EngineIdentity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PageSource:
+    """A page that was read before, and looks the same."""
+
+    job_id: UUID
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """What made a page result."""
 
@@ -171,6 +179,8 @@ class Provenance:
     chunk_id: UUID
     attempt: int
     elapsed_ms: int
+    source: PageSource | None = None
+    """Where it was taken over from, if it was not read again; the engine is the one that read it there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

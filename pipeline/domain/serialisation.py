@@ -21,6 +21,7 @@ from pipeline.domain.recognition import (
     Line,
     PageOutcome,
     PageResult,
+    PageSource,
     Polygon,
     Provenance,
     Word,
@@ -75,6 +76,7 @@ def to_json(page: PageResult) -> dict[str, Any]:
         "chunk_id": str(page.provenance.chunk_id),
         "attempt": page.provenance.attempt,
         "elapsed_ms": page.provenance.elapsed_ms,
+        "reused": source_to_json(page.provenance.source),
         "error": {"code": page.error_code, "message": page.error_detail or ""} if page.error_code else None,
     }
 
@@ -245,7 +247,20 @@ def _provenance_from_json(page: Mapping[str, Any]) -> Provenance:
         chunk_id=UUID(_take(page, "chunk_id", str)),
         attempt=_take(page, "attempt", int),
         elapsed_ms=_take(page, "elapsed_ms", int),
+        source=source_from_json(page.get("reused")),
     )
+
+
+def source_to_json(source: PageSource | None) -> dict[str, Any] | None:
+    """Return where a page was taken over from as JSON values."""
+    return {"job_id": str(source.job_id), "number": source.number} if source else None
+
+
+def source_from_json(source: Mapping[str, Any] | None) -> PageSource | None:
+    """Return what `source_to_json` wrote; pages of earlier versions say nothing. Raises: KeyError, TypeError."""
+    if source is None:
+        return None
+    return PageSource(job_id=UUID(_take(source, "job_id", str)), number=_take(source, "number", int))
 
 
 def _block_from_json(block: Mapping[str, Any]) -> Block:

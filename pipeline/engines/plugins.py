@@ -162,6 +162,7 @@ SIMULATED = EnginePlugin(
     revision="1",
     missing=lambda _options: None,
     create=_simulated,
+    repeats_itself=False,
     memory=_simulated_memory,
 )
 OPENAI_SERVER = EnginePlugin(

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+from uuid import UUID
 
 from pipeline.domain.document import ChunkId, JobId, Lane, PageClass
 from pipeline.domain.errors import PipelineError
 from pipeline.domain.password import Password
-from pipeline.domain.recognition import Flag, PageOutcome
+from pipeline.domain.recognition import Flag, PageOutcome, PageSource
 from pipeline.domain.retry import Attempts, ChunkDecision
 from pipeline.domain.states import AttemptOutcome
 
@@ -93,6 +94,19 @@ class PageEntry:
     elapsed_ms: int
     error_code: str | None
     error_detail: str | None
+    digest: str | None = None
+    """What it looks like, if others may be taken over from it."""
+    source: PageSource | None = None
+    """Where it was taken over from, if it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPage:
+    """A page that was read before."""
+
+    job_id: UUID
+    number: int
+    segment_key: str
 
 
 class ChunkMoves(Protocol):
@@ -112,6 +126,9 @@ class ChunkMoves(Protocol):
 
     def record(self, claim: ChunkClaim, pages: Sequence[PageEntry]) -> Hold:
         """Enter finished pages into the ledger, extend the lease, and say whether to go on."""
+
+    def known_page(self, claim: ChunkClaim, digest: str) -> KnownPage | None:
+        """Return a page of the same tenant that looks like this, if one was read lately and is still there."""
 
     def note(self, claim: ChunkClaim, kind: str, **detail: object) -> None:
         """Write down on the job's trail what no move says."""

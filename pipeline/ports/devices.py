@@ -11,7 +11,7 @@ from pipeline.domain.document import ChunkId, JobId, Lane
 from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.states import DeviceState
-from pipeline.ports.chunks import ClaimedChunk, Measured, PageEntry
+from pipeline.ports.chunks import ClaimedChunk, KnownPage, Measured, PageEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,13 @@ class PagesFinished:
     """The runner has put a group of finished pages into the store."""
 
     pages: tuple[PageEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageSeen:
+    """The runner waits to hear whether a page that looks like this was read before."""
+
+    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,7 @@ class ReadingFailed(PipelineError):
         self.measured = measured
 
 
-ReadingEvent = PagesStarted | BatchLowered | PagesFinished | Tick | ChunkEnded
+ReadingEvent = PagesStarted | BatchLowered | PageSeen | PagesFinished | Tick | ChunkEnded
 
 
 class ReadingDevice(Protocol):
@@ -79,6 +86,9 @@ class ReadingDevice(Protocol):
         Raises: ReadingFailed, when the runner says that the chunk failed; PipelineError, when it died (`process_died`)
             or was killed because no page moved on (`stalled`); no runner is left then.
         """
+
+    def answer(self, seen: PageSeen, known: KnownPage | None) -> None:
+        """Tell the runner what it waits for."""
 
     def stop(self) -> None:
         """Ask the runner to stop at the next page border; it is killed if it does not within a grace time."""

@@ -124,5 +124,7 @@ class EnginePlugin:
     """Whether it takes an option `languages`, a list of their codes."""
     is_told_profile: bool = False
     """Whether it takes an option `profile`, the value of a `Profile`."""
+    repeats_itself: bool = True
+    """Whether it says the same of the same page, so that a page need not be read twice."""
     memory: Callable[[EngineOptions], BatchModel | None] = lambda _options: None
     """Says what it takes of an accelerator; nothing if that can't be said before."""

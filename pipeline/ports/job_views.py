@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.domain.document import PageClass
-from pipeline.domain.recognition import Flag, PageOutcome
+from pipeline.domain.recognition import Flag, PageOutcome, PageSource
 from pipeline.domain.states import JobState
 
 
@@ -25,6 +25,8 @@ class PageRow:
     engine: str | None
     revision: str | None
     elapsed_ms: int | None
+    source: PageSource | None
+    """Where it was taken over from, if it was."""
     error_code: str | None
     error_detail: str | None
     segment_key: str | None

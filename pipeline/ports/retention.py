@@ -61,3 +61,6 @@ class Retention(Protocol):
 
     def forget_devices(self) -> int:
         """Remove the rows of devices that nobody has heard of for the age of devices; return how many."""
+
+    def forget_known_pages(self) -> int:
+        """Forget what some pages look like that were read longer ago than their age; return how many."""

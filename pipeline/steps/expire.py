@@ -49,7 +49,7 @@ class Expire:
     seen: UploadCursor = field(default_factory=UploadCursor)
 
     def __call__(self) -> int:
-        """Remove some of what is due; return of how many jobs and uploads, 0 when nothing is left.
+        """Remove some of what is due; return of how many jobs, uploads and known pages; 0: nothing is left.
 
         Raises: Transient, when the store or the database is away; what is removed by then stays so.
         """
@@ -57,7 +57,8 @@ class Expire:
         uploads = self._remove_uploads()
         if devices := self.rows.forget_devices():
             log.info("devices_forgotten", count=devices)
-        return jobs + uploads
+        known_pages = self.rows.forget_known_pages()
+        return jobs + uploads + known_pages
 
     def due(self) -> Iterator[Expiry]:
         """Yield what is due now, and remove nothing; an object is named once, with what takes it first."""

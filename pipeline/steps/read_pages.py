@@ -66,6 +66,8 @@ class PageReader:
     """Whether words are kept where the engine gives them."""
     rendered: RenderedPage = field(default=lambda _: None)
     """Gives a page that was rendered ahead, if it was."""
+    earlier: Callable[[Prepared], PageResult | None] = field(default=lambda _: None)
+    """Gives the result of a page that was read before, if it was."""
 
     def prepare(self, task: PageTask) -> PageResult | Prepared:
         """Return the page's result, if it needs no engine or can't be rendered; else what the engine is to see."""
@@ -173,7 +175,8 @@ class PageReader:
         if layer is None and self.is_blank(image):
             return self._result(image, PageOutcome.BLANK, _since(started))
         origin = self.document.origin(task.number)
-        return Prepared(number=task.number, image=image, layer=layer, origin=origin, spent=_since(started))
+        prepared = Prepared(number=task.number, image=image, layer=layer, origin=origin, spent=_since(started))
+        return self.earlier(prepared) or prepared
 
     def _result(
         self,

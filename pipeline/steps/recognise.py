@@ -16,10 +16,11 @@ from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove, Transien
 from pipeline.domain.recognition import PageOutcome
 from pipeline.domain.retry import AttemptLimits, ChunkDecision, GiveUp, Retry, decide
 from pipeline.domain.states import AttemptOutcome
-from pipeline.ports.chunks import ChunkClaim, ChunkMoves, ClaimedChunk, Hold, Measured, PageEntry
+from pipeline.ports.chunks import ChunkClaim, ChunkMoves, ClaimedChunk, Hold, KnownPage, Measured, PageEntry
 from pipeline.ports.devices import (
     BatchLowered,
     ChunkEnded,
+    PageSeen,
     PagesFinished,
     PagesStarted,
     ReadingDevice,
@@ -153,6 +154,8 @@ class _Watch:
                         self.in_work = numbers[0] if len(numbers) == 1 else None
                     case BatchLowered(bound=bound):
                         self._note_lowered(bound)
+                    case PageSeen():
+                        self.step.device.answer(event, self._known(event.digest))
                     case PagesFinished(pages=pages):
                         self.in_work = None
                         self._record(pages)
@@ -173,6 +176,14 @@ class _Watch:
         except Transient as error:
             # The trail is poorer for it; the reading goes on.
             log.warning("rows_out_of_reach", chunk_id=str(self.claim.chunk_id), detail=error.message)
+
+    def _known(self, digest: str) -> KnownPage | None:
+        try:
+            return self.step.chunks.known_page(self.claim, digest)
+        except Transient as error:
+            # It is read again, then.
+            log.warning("rows_out_of_reach", chunk_id=str(self.claim.chunk_id), detail=error.message)
+            return None
 
     def _record(self, pages: tuple[PageEntry, ...]) -> None:
         hold = self._patiently(lambda: self.step.chunks.record(self.claim, pages))

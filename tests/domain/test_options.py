@@ -73,6 +73,7 @@ def test_every_problem_is_named_at_once():
         {"engine": 7},
         {"words": 1},
         {"profile": "slow"},
+        {"reuse": "no"},
         {"profile": None},
         {"languages": "de"},
         {"languages": ["klingon"]},
@@ -112,6 +113,7 @@ def test_a_long_wrong_value_is_not_repeated_in_full():
         dpi=st.none() | st.floats(36, 1200) | st.integers(36, 1200),
         languages=st.lists(st.sampled_from(sorted(all_languages())), max_size=8, unique=True).map(tuple),
         words=st.booleans(),
+        reuse=st.booleans(),
         formats=st.sets(st.sampled_from(OutputFormat), min_size=1).map(
             lambda chosen: tuple(name for name in OutputFormat if name in chosen)
         ),

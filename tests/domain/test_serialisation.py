@@ -94,6 +94,7 @@ def test_the_json_of_a_page_has_the_fields_of_the_format():
         "chunk_id": "01900000-0000-7000-8000-0000000000c1",
         "attempt": 1,
         "elapsed_ms": 1200,
+        "reused": None,
         "error": None,
     }
 
@@ -164,8 +165,8 @@ def test_levels_items_and_cells_survive():
 
 
 def needed_keys():
-    derived = {"text", "confidence"}
-    return [key for key in to_json(blank(1)) if key not in derived]
+    derived, newer = {"text", "confidence"}, {"reused"}
+    return [key for key in to_json(blank(1)) if key not in derived | newer]
 
 
 @pytest.mark.parametrize("key", needed_keys())

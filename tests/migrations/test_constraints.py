@@ -67,6 +67,7 @@ IMPOSSIBLE = {
     "page_result_needs_outcome": "UPDATE page SET segment_key = 'jobs/1'",
     "page_outcome_has_result": "UPDATE page SET outcome = 'recognised'",
     "page_confidence_range": "UPDATE page SET confidence = 1.5",
+    "page_reused_whole": "UPDATE page SET reused_page = 1",
     "device_kind_known": "UPDATE device SET kind = 'abacus'",
     "device_state_known": "UPDATE device SET state = 'tired'",
     "engine_memory_bound_whole": "UPDATE engine_memory SET pages = 1",
