@@ -17,11 +17,13 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pipeline.api.schemas import JobFields, Options
 from pipeline.client import Client
 from pipeline.embedded.state import read_state
 from pipeline.settings import default_home
 
 _BETWEEN_QUESTIONS_S = 1.0
+READ_ANEW = JobFields(options=Options(reuse=False))
 
 
 @dataclass
@@ -112,7 +114,7 @@ def wait(client, jobs):
 
 def run_round(arguments, client, *, watched):
     seen, begun = Round(), time.perf_counter()
-    jobs = [client.submit(arguments.file).id for _ in range(arguments.jobs)]
+    jobs = [client.submit(arguments.file, READ_ANEW).id for _ in range(arguments.jobs)]
     if watched:
         asyncio.run(watch(arguments, client, jobs, seen))
     else:

@@ -89,7 +89,9 @@ def submit_and_wait(access: "Access", document: Path) -> None:
     from pipeline.ports.submissions import Submission
 
     jobs = [
-        access.submissions.insert(Submission(upload_key=access.upload(document), source_name=document.name))
+        access.submissions.insert(
+            Submission(upload_key=access.upload(document), source_name=document.name, options={"reuse": False})
+        )
         for _ in range(2 if document == SAMPLE else 1)
     ]
     wait_for(lambda: all(status.state.is_terminal for status in access.submissions.find(jobs)), within=3600)
@@ -177,7 +179,9 @@ def main() -> None:
             service.append(time_service(options.document, slots))
             memory = peaks(handle.state.supervisor.pid)
             one_page.append(
-                timed_command(sys.executable, "-m", "pipeline.cli", "run", str(SAMPLE), "--out", str(home / "out"))
+                timed_command(
+                    sys.executable, "-m", "pipeline.cli", "run", str(SAMPLE), "--no-reuse", "--out", str(home / "out")
+                )
             )
         finally:
             handle.stop()
