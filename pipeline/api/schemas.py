@@ -25,7 +25,7 @@ from pipeline.domain import recognition
 from pipeline.domain.document import PageClass
 from pipeline.domain.forecast import Forecast
 from pipeline.domain.languages import language_pattern, parse_language
-from pipeline.domain.options import MAX_DPI, MAX_LANGUAGES, MIN_DPI, LanePolicy, OutputFormat
+from pipeline.domain.options import MAX_DPI, MAX_LANGUAGES, MIN_DPI, LanePolicy, OutputFormat, PoorLayers
 from pipeline.domain.page_selection import MAX_CHARACTERS as MAX_CHARACTERS_OF_PAGES
 from pipeline.domain.page_selection import parse_pages
 from pipeline.domain.password import MAX_CHARACTERS, Password
@@ -111,6 +111,9 @@ class Options(_Given):
         default=None, description="What it is written in, as BCP 47 has it.", examples=[["de", "zh-Hans"]]
     )
     words: bool | None = Field(default=None, description="Whether lines are to have their words with their places.")
+    poor_layers: PoorLayers | None = Field(
+        default=None, description="Whether scans under the text of a poor recogniser keep that, or are read."
+    )
     reuse: bool | None = Field(
         default=None, description="Whether a page may be taken over from one of yours that looks the same; it may."
     )

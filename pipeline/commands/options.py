@@ -13,6 +13,7 @@ TIME_FORMS = ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M", "%Y-%m-%d")
 _FORMATS = ("json", "markdown", "text")
 _LANES = ("auto", "cpu", "gpu")
 _PROFILES = ("fast", "balanced", "accurate")
+_POOR_LAYERS = ("redo", "keep")
 
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -66,6 +67,9 @@ def document_options(command: Command) -> Command:
         click.option("--dpi", type=click.FloatRange(36, 1200), help="What scans are rendered at."),
         language_option,
         click.option("--words", is_flag=True, help="Give the words of each line with their places, too."),
+        click.option(
+            "--poor-layers", type=click.Choice(_POOR_LAYERS), help="Text that a poor recogniser left; default redo."
+        ),
         reuse_option,
         click.option(
             "--format", "formats", type=click.Choice(_FORMATS), multiple=True, help="Repeatable; default all."
@@ -95,6 +99,7 @@ def collected(
     dpi: float | None,
     languages: tuple[str, ...],
     words: bool,
+    poor_layers: str | None,
     reuse: bool | None,
     formats: tuple[str, ...],
     pages: str | None,
@@ -107,6 +112,7 @@ def collected(
         "dpi": dpi,
         "languages": list(languages) or None,
         "words": words or None,
+        "poor_layers": poor_layers,
         "reuse": reuse,
         "formats": list(formats) or None,
         "pages": pages,

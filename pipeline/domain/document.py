@@ -77,6 +77,8 @@ class PageFacts:
     """The resolution it will be rendered at, within the limits."""
     error_code: str | None = None
     """Why it is unreadable."""
+    has_poor_layer: bool = False
+    """It is to be recognised though it has the text of an earlier recogniser, as that made too many mistakes."""
 
     @property
     def megapixels(self) -> float:

@@ -1,10 +1,10 @@
 """What a submitter may ask for with a document, read from the job row's `options` and judged all at once."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from pipeline.domain.errors import ErrorCode, Rejected
 from pipeline.domain.languages import Language, parse_language
@@ -22,6 +22,15 @@ class LanePolicy(StrEnum):
     """Wait for whoever serves the `gpu` queue."""
 
 
+class PoorLayers(StrEnum):
+    """What becomes of pages under the text of an earlier recogniser that made too many mistakes."""
+
+    REDO = "redo"
+    """They are recognised."""
+    KEEP = "keep"
+    """They keep that text, with a flag that says how bad it is."""
+
+
 class OutputFormat(StrEnum):
     """A form in which the finished document is written."""
 
@@ -34,6 +43,7 @@ MIN_DPI = 36
 MAX_DPI = 1200
 MAX_LANGUAGES = 8
 
+_Choice = TypeVar("_Choice", bound=StrEnum)
 _ENGINE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _SHOWN = 40
 """Characters of a wrong value that a message repeats; the row's text may be of any length."""
@@ -52,6 +62,7 @@ class JobOptions:
     """What it is written in; none leaves it to the engine."""
     words: bool = False
     """Whether `document.json` is to have the words of lines."""
+    poor_layers: PoorLayers = PoorLayers.REDO
     reuse: bool = True
     """Whether pages that look like one that was read before may be taken over from there, and others from here."""
     formats: tuple[OutputFormat, ...] = tuple(OutputFormat)
@@ -91,16 +102,20 @@ def options_to_json(options: JobOptions) -> dict[str, Any]:
         "dpi": options.dpi,
         "languages": [language.code for language in options.languages],
         "words": options.words,
+        "poor_layers": options.poor_layers.value,
         "reuse": options.reuse,
         "formats": [name.value for name in options.formats],
         "pages": None if options.pages is None else str(options.pages),
     }
 
 
-def _parse_lane(value: object) -> LanePolicy:
-    if not isinstance(value, str) or value not in set(LanePolicy):
-        raise ValueError(f"must be one of {', '.join(LanePolicy)}, not {_show(value)}")
-    return LanePolicy(value)
+def _one_of(kind: type[_Choice]) -> Callable[[object], _Choice]:
+    def parse(value: object) -> _Choice:
+        if not isinstance(value, str) or value not in set(kind):
+            raise ValueError(f"must be one of {', '.join(kind)}, not {_show(value)}")
+        return kind(value)
+
+    return parse
 
 
 def _parse_engine(value: object) -> str | None:
@@ -109,12 +124,6 @@ def _parse_engine(value: object) -> str | None:
     if not isinstance(value, str) or not _ENGINE_NAME.fullmatch(value):
         raise ValueError(f"must be an engine's name such as rapidocr, not {_show(value)}")
     return value
-
-
-def _parse_profile(value: object) -> Profile:
-    if not isinstance(value, str) or value not in set(Profile):
-        raise ValueError(f"must be one of {', '.join(Profile)}, not {_show(value)}")
-    return Profile(value)
 
 
 def _parse_dpi(value: object) -> float | None:
@@ -156,13 +165,14 @@ def _parse_pages(value: object) -> PageSelection | None:
     return parse_pages(value)
 
 
-_PARSERS = {
-    "lane": _parse_lane,
+_PARSERS: Mapping[str, Callable[[object], Any]] = {
+    "lane": _one_of(LanePolicy),
     "engine": _parse_engine,
-    "profile": _parse_profile,
+    "profile": _one_of(Profile),
     "dpi": _parse_dpi,
     "languages": _parse_languages,
     "words": _parse_bool,
+    "poor_layers": _one_of(PoorLayers),
     "reuse": _parse_bool,
     "formats": _parse_formats,
     "pages": _parse_pages,

@@ -158,6 +158,7 @@ class PageReader:
                 assert_never(task.page_class)
 
     def _from_text_layer(self, task: PageTask, layer: TextLayer, started: float) -> PageResult:
+        doubt = self.document.origin(task.number).layer_doubt
         return PageResult(
             number=task.number,
             outcome=PageOutcome.TEXT_LAYER,
@@ -166,6 +167,7 @@ class PageReader:
             dpi=layer.dpi,
             provenance=self._provenance(TEXT_LAYER_READER, _since(started)),
             blocks=layer.blocks,
+            flags=() if doubt is None else (Flag(name="text_layer_garbled", score=doubt),),
         )
 
     def _rendered(self, task: PageTask, started: float, layer: TextLayer | None = None) -> PageResult | Prepared:

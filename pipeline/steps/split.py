@@ -10,10 +10,10 @@ from pathlib import Path
 from pipeline.domain import keys
 from pipeline.domain.chunk_memory import ChunkTime, chunk_pages
 from pipeline.domain.chunking import choose_lane, pages_to_recognise, plan_chunks
-from pipeline.domain.document import Lane, PageFacts
+from pipeline.domain.document import Lane, PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
 from pipeline.domain.memory import DoesNotFit
-from pipeline.domain.options import JobOptions, LanePolicy, parse_options
+from pipeline.domain.options import JobOptions, LanePolicy, PoorLayers, parse_options
 from pipeline.domain.page_selection import PageSelection
 from pipeline.domain.pixel_memory import BatchModel
 from pipeline.domain.profiles import Profile
@@ -57,6 +57,7 @@ class Split:
             self.jobs.renew(job.claim)
             inspector = self.inspector_for(options.profile)
             inspection = _selected(inspector.inspect(path, job.password), options.pages)
+            inspection = _with_layers(inspection, options.poor_layers)
         devices = self.live_devices()
         lane = choose_lane(
             options.lane, inspection.facts, has_accelerator=any(device.kind != "cpu" for device in devices)
@@ -117,6 +118,16 @@ def _selected(inspection: Inspection, pages: PageSelection | None) -> Inspection
         raise Rejected(ErrorCode.INVALID_OPTIONS, f"pages {problem}") from problem
     facts = tuple(page for page in inspection.facts if page.number in numbers)
     return replace(inspection, page_count=len(facts), facts=facts)
+
+
+def _with_layers(inspection: Inspection, policy: PoorLayers) -> Inspection:
+    """Return what a document is to those who are content with the text that a poor recogniser left."""
+    if policy is PoorLayers.REDO:
+        return inspection
+    facts = (
+        replace(page, page_class=PageClass.TEXT_LAYER) if page.has_poor_layer else page for page in inspection.facts
+    )
+    return replace(inspection, facts=tuple(facts))
 
 
 def _serving(devices: Sequence[DeviceInfo], lane: Lane) -> int:

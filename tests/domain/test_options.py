@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pipeline.domain.errors import ErrorCode, Rejected
 from pipeline.domain.languages import all_languages, parse_language
-from pipeline.domain.options import JobOptions, LanePolicy, OutputFormat, options_to_json, parse_options
+from pipeline.domain.options import JobOptions, LanePolicy, OutputFormat, PoorLayers, options_to_json, parse_options
 from pipeline.domain.page_selection import parse_pages
 from pipeline.domain.profiles import Profile
 from tests.builders import STEADY
@@ -74,6 +74,7 @@ def test_every_problem_is_named_at_once():
         {"words": 1},
         {"profile": "slow"},
         {"reuse": "no"},
+        {"poor_layers": "drop"},
         {"profile": None},
         {"languages": "de"},
         {"languages": ["klingon"]},
@@ -113,6 +114,7 @@ def test_a_long_wrong_value_is_not_repeated_in_full():
         dpi=st.none() | st.floats(36, 1200) | st.integers(36, 1200),
         languages=st.lists(st.sampled_from(sorted(all_languages())), max_size=8, unique=True).map(tuple),
         words=st.booleans(),
+        poor_layers=st.sampled_from(PoorLayers),
         reuse=st.booleans(),
         formats=st.sets(st.sampled_from(OutputFormat), min_size=1).map(
             lambda chosen: tuple(name for name in OutputFormat if name in chosen)

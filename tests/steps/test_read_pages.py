@@ -242,6 +242,13 @@ def test_a_text_layer_that_was_too_bad_to_be_used_is_a_doubt():
     assert result.flags == (Flag(name="text_layer_garbled", score=0.8),)
 
 
+def test_a_bad_text_layer_that_is_kept_all_the_same_is_a_doubt():
+    document = Document(layers={1: [sentence()]}, origins={1: PageOrigin(layer_doubt=0.8)})
+    result = reader(document).read(task(1, PageClass.TEXT_LAYER))
+    assert (result.outcome, result.text) == (PageOutcome.TEXT_LAYER, SENTENCE)
+    assert result.flags == (Flag(name="text_layer_garbled", score=0.8),)
+
+
 def test_a_scan_that_was_enlarged_is_judged_as_it_was_scanned():
     document = Document(origins={1: PageOrigin(scan_dpi=50.0)})
     result = reader(document, Engine({1: [sentence()]})).read(task(1, PageClass.SCAN))

@@ -3,7 +3,7 @@
 The thresholds were set over the shared corpus; `tests/adapters/documents/test_corpus.py` holds them to it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.domain.document import PageClass
 
@@ -50,7 +50,7 @@ def page_class(page: PageEvidence) -> PageClass:
         return PageClass.BLANK
     if not _has_usable_text(page):
         return PageClass.SCAN
-    if page.covered_share >= _MOST_OF_THE_PAGE and page.hidden_share >= 0.5:
+    if _is_recognised_scan(page):
         return PageClass.TEXT_LAYER
     if _may_show_more(page):
         return PageClass.MIXED
@@ -60,16 +60,29 @@ def page_class(page: PageEvidence) -> PageClass:
 def _has_usable_text(page: PageEvidence) -> bool:
     if not page.characters or page.garbled_share > _GARBLED_SHARE or page.unmapped_share > _UNMAPPED_SHARE:
         return False
-    is_scan = page.covered_share >= _MOST_OF_THE_PAGE
-    if is_scan and page.characters < _FEW_CHARACTERS:
+    if page.covered_share >= _MOST_OF_THE_PAGE and page.characters < _FEW_CHARACTERS:
         return False
-    return not (is_scan and page.hidden_share >= 0.5 and page.odd_share >= _ODD_SHARE)
+    return not _is_poorly_recognised(page)
+
+
+def has_poor_layer(page: PageEvidence) -> bool:
+    """Whether a page would have its text layer, were that recognised better: a job may say that it will do."""
+    return _is_poorly_recognised(page) and _has_usable_text(replace(page, odd_share=0.0))
+
+
+def _is_poorly_recognised(page: PageEvidence) -> bool:
+    """Whether a scan has the text of an earlier recogniser that made too many mistakes."""
+    return _is_recognised_scan(page) and page.odd_share >= _ODD_SHARE
+
+
+def _is_recognised_scan(page: PageEvidence) -> bool:
+    return page.covered_share >= _MOST_OF_THE_PAGE and page.hidden_share >= 0.5
 
 
 def layer_doubt(page: PageEvidence) -> float | None:
-    """Return how bad a page's text is, 0.5 to 1, where it is for that alone that it can't be used; else None."""
+    """Return how bad a page's text is, 0.5 to 1, where for that alone it should not be used; else None."""
     ratios = [page.garbled_share / _GARBLED_SHARE, page.unmapped_share / _UNMAPPED_SHARE]
-    if page.covered_share >= _MOST_OF_THE_PAGE and page.hidden_share >= 0.5:
+    if _is_recognised_scan(page):
         ratios.append(page.odd_share / _ODD_SHARE)
     worst = max(ratios)
     return 1 - 1 / (2 * worst) if page.characters and worst >= 1 else None

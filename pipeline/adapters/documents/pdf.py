@@ -22,7 +22,7 @@ from pipeline.adapters.documents.geometry import (
     scan_dpi,
     unreadable_page,
 )
-from pipeline.adapters.documents.page_class import PageEvidence, layer_doubt, page_class
+from pipeline.adapters.documents.page_class import PageEvidence, has_poor_layer, layer_doubt, page_class
 from pipeline.adapters.documents.pdf_contents import PageContents, bytes_per_pixel, contents_of
 from pipeline.domain import text_quality
 from pipeline.domain.document import PageClass, PageFacts
@@ -49,6 +49,7 @@ class _SeenPage:
     contents: PageContents
     page_class: PageClass
     layer_doubt: float | None
+    has_poor_layer: bool
     width_pt: float
     height_pt: float
     dpi: float
@@ -73,7 +74,7 @@ class PdfFile:
         self._limits = limits
         self._flags = flags
         self._is_repaired = is_repaired
-        self._judged: dict[int, tuple[PageClass, float | None]] = {}
+        self._judged: dict[int, tuple[PageClass, float | None, bool]] = {}
         self._loadable_pages = pages
         if self._loadable_pages > limits.max_pages:
             raise Rejected(
@@ -113,6 +114,7 @@ class PdfFile:
                     width_pt=seen.width_pt,
                     height_pt=seen.height_pt,
                     dpi=seen.dpi,
+                    has_poor_layer=seen.has_poor_layer,
                 )
         except RecognitionFailed as error:
             return unreadable_page(number, error.code, self._limits)
@@ -148,8 +150,8 @@ class PdfFile:
             width_pt, height_pt = page.get_size()
             check_side(width_pt, height_pt, self._limits)
             contents = contents_of(page, page.get_bbox())
-            found, doubt = self._judged.get(number) or _judgement(_evidence(page, contents))
-            self._judged[number] = found, doubt
+            found, doubt, is_poor = self._judged.get(number) or _judgement(_evidence(page, contents))
+            self._judged[number] = found, doubt, is_poor
             dpi = self._limits.dpi
             if found is PageClass.SCAN and (native := contents.scan_dpi):
                 dpi = scan_dpi(native, max(width_pt, height_pt), self._limits)
@@ -158,6 +160,7 @@ class PdfFile:
                 contents=contents,
                 page_class=found,
                 layer_doubt=doubt,
+                has_poor_layer=is_poor,
                 width_pt=width_pt,
                 height_pt=height_pt,
                 dpi=bounded_dpi(dpi, width_pt, height_pt, self._limits),
@@ -196,8 +199,8 @@ def _give_it_a_size(page: Any) -> None:
         _set_box(page, *box)
 
 
-def _judgement(evidence: PageEvidence) -> tuple[PageClass, float | None]:
-    return page_class(evidence), layer_doubt(evidence)
+def _judgement(evidence: PageEvidence) -> tuple[PageClass, float | None, bool]:
+    return page_class(evidence), layer_doubt(evidence), has_poor_layer(evidence)
 
 
 def _evidence(page: Any, contents: PageContents) -> PageEvidence:

@@ -211,7 +211,16 @@ class TestClass:
         self, tmp_path: Path, lines: tuple[str, ...], expected: PageClass
     ) -> None:
         page = Page(FULL_PAGE + text(*lines, mode=3), images={"scan": picture(850, 1100)})
-        assert class_of(tmp_path, page) is expected
+        found = facts_of(pdf_file(tmp_path, page))
+        assert found.page_class is expected
+        assert found.has_poor_layer is (lines is BAD_OCR)
+
+    def test_text_without_meaning_is_no_poor_layer(self, tmp_path: Path) -> None:
+        garbled = b"BT 3 Tr /G 12 Tf 72 700 Td (" + b"ABC" * 30 + b") Tj ET"
+        fonts = {"G": mapped_font("\ue001", "\ue002", "\ufffd")}
+        page = Page(FULL_PAGE + garbled, fonts=fonts, images={"scan": picture(850, 1100)})
+        found = facts_of(pdf_file(tmp_path, page))
+        assert (found.page_class, found.has_poor_layer) == (PageClass.SCAN, False)
 
     def test_text_beneath_the_picture_is_judged_the_same(self, tmp_path: Path) -> None:
         page = Page(text(*BAD_OCR) + FULL_PAGE, images={"scan": picture(850, 1100)})
