@@ -7,6 +7,7 @@ from pipeline.domain.recognition import BlockKind
 from pipeline.engines.generated.markdown import blocks_of_markdown
 from pipeline.engines.generated.page import page_of
 from pipeline.engines.generated.said import Said
+from pipeline.engines.generated.sequence import pages_of
 from pipeline.ports.documents import PageImage
 
 PAGE = ((0.0, 0.0), (1000.0, 0.0), (1000.0, 2000.0), (0.0, 2000.0))
@@ -155,3 +156,49 @@ def test_what_broke_off_or_went_in_circles_is_flagged_and_cut(text, is_whole, fl
     page = page_of(IMAGE, Said(text=text), is_whole=is_whole)
     assert [flag.name for flag in page.flags] == flags
     assert page.blocks[0].text == kept
+
+
+SHORT = (
+    "<PAGE><|det|>title [48, 61, 952, 118]<|/det|>The Ledger\n<|det|>text [48, 234, 581, 301]<|/det|>The Swan came in.\n"
+    "<PAGE><|det|>image [0, 0, 999, 999]<|/det|>\n"
+    "<PAGE><|det|>page_number [818, 9, 907, 35]<|/det|>E13.1\n<|det|>text [48, 234, 581, 301]<|/det|>The Heron went"
+)
+
+
+def images(*numbers):
+    return [PageImage(number=number, pixels=IMAGE.pixels, dpi=200) for number in numbers]
+
+
+def test_a_sequence_is_bound_page_by_page_and_only_its_last_page_is_cut_off():
+    first, empty, last = pages_of(images(4, 5, 6), Said(text=SHORT), is_whole=False, tokens=300)
+    assert [page.number for page in (first, empty, last)] == [4, 5, 6]
+    assert shown(first.blocks) == [("heading", "The Ledger"), ("text", "The Swan came in.")]
+    assert first.blocks[0].level == 1
+    assert first.blocks[1].polygon[0] == pytest.approx((48 / 999 * 1000, 234 / 999 * 2000))
+    assert (empty.blocks, shown(last.blocks)) == ((), [("page_number", "E13.1"), ("text", "The Heron went")])
+    assert [[flag.name for flag in page.flags] for page in (first, empty, last)] == [[], [], ["truncated"]]
+    assert sum(page.tokens for page in (first, empty, last)) == pytest.approx(300, abs=2)
+
+
+@pytest.mark.parametrize("text", ["", "The Swan", "<PAGE>one", "<PAGE>one<PAGE>two<PAGE>three", "and<PAGE>one<PAGE>two"])
+def test_a_sequence_with_another_number_of_pages_is_not_bound(text):
+    assert pages_of(images(4, 5), Said(text=text), is_whole=True, tokens=9) is None
+
+
+def test_each_page_of_a_sequence_is_as_sure_as_its_own_tokens():
+    tokens = ["<PAGE>", "The ", "Swan", "<PAGE>The", " Heron"]
+    said = Said(text="".join(tokens), tokens=tokens, probabilities=[1.0, 0.8, 0.6, 0.5, 0.3])
+    swan, heron = pages_of(images(1, 2), said, is_whole=True, tokens=5)
+    assert swan.blocks[0].lines[0].confidence == pytest.approx(0.7)
+    assert heron.blocks[0].lines[0].confidence == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("<think>\nTwo columns.\n</think>\n# Ships", [("heading", "Ships")]),
+        ("<think>\nTwo columns, the first", []),
+    ],
+)
+def test_what_a_model_thinks_before_it_writes_is_no_text_of_the_page(text, kept):
+    assert shown(page_of(IMAGE, Said(text=text), is_whole=True).blocks) == kept

@@ -1,7 +1,9 @@
-"""A page as a model has written it down: Markdown throughout, or parts with their places, as DeepSeek-OCR gives them.
+"""A page as a model has written it down: Markdown throughout, or parts with their places and their Markdown behind them.
 
-Parts look like `<|ref|>title<|/ref|><|det|>[[48, 61, 952, 118]]<|/det|>` with their Markdown behind them; places are in
-thousandths of the page's width and height (model card of deepseek-ai/DeepSeek-OCR-2).
+DeepSeek-OCR's parts begin with `<|ref|>title<|/ref|><|det|>[[48, 61, 952, 118]]<|/det|>` (model card of
+deepseek-ai/DeepSeek-OCR-2), Unlimited-OCR's with `<|det|>title [48, 61, 952, 118]<|/det|>` (`UnlimitedOcrProcessor` of
+transformers 5.24); places are in thousandths of the page's width and height. What Qianfan-OCR thinks before it
+writes stands between `<think>` and `</think>`, and is no text of the page (model card of baidu/Qianfan-OCR).
 """
 
 import re
@@ -16,8 +18,11 @@ from pipeline.ports.documents import PageImage
 from pipeline.ports.engines import ReadPage
 
 _PART = re.compile(
-    r"<\|ref\|>(?P<label>[^<]{0,60})<\|/ref\|>\s*<\|det\|>(?P<places>[\[\]\d\s,.]{0,2000})<\|/det\|>", re.DOTALL
+    r"(?:<\|ref\|>(?P<label>[^<]{0,60})<\|/ref\|>\s*<\|det\|>|<\|det\|>(?P<short>[^\s<\[]{1,60})\s)"
+    r"(?P<places>[\[\]\d\s,.]{0,2000})<\|/det\|>",
+    re.DOTALL,
 )
+_THOUGHT = re.compile(r"\A\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
 _PLACE = re.compile(r"\[\s*(\d+(?:\.\d+)?(?:\s*,\s*\d+(?:\.\d+)?){3})\s*\]")
 _THOUSANDTHS = 999
 _KIND_OF = {
@@ -31,6 +36,8 @@ _KIND_OF = {
     "aside_text": BlockKind.MARGINALIA,
 }
 """Labels that say more than the Markdown does."""
+_LEVEL_OF = {"title": 1, "doc_title": 1, "sub_title": 2, "paragraph_title": 2}
+"""Headings, which Unlimited-OCR writes without the marks of Markdown."""
 
 
 def page_of(image: PageImage, said: Said, *, is_whole: bool) -> ReadPage:
@@ -44,6 +51,8 @@ def page_of(image: PageImage, said: Said, *, is_whole: bool) -> ReadPage:
         said = replace(said, text=loop.cut(said.text))
     elif not is_whole:
         flags.append(Flag(name="truncated", score=1.0))
+    if thought := _THOUGHT.match(said.text):
+        said = said.part(thought.end(), len(said.text))
     blocks = tuple(_parts(said, image))
     return ReadPage(number=image.number, lines=(), blocks=blocks, flags=tuple(flags))
 
@@ -57,9 +66,17 @@ def _parts(said: Said, image: PageImage) -> Iterator[Block]:
     ends = [part.start() for part in parts[1:]] + [len(said.text)]
     yield from blocks_of_markdown(_piece(said, 0, parts[0].start()), page)
     for part, end in zip(parts, ends, strict=True):
-        kind = _KIND_OF.get(part["label"].strip())
+        label = (part["label"] or part["short"] or "").strip()
         for block in blocks_of_markdown(_piece(said, part.end(), end), _place(part["places"], image) or page):
-            yield block if kind is None else Block(kind=kind, lines=block.lines)
+            yield _labelled(block, label)
+
+
+def _labelled(block: Block, label: str) -> Block:
+    if kind := _KIND_OF.get(label):
+        return Block(kind=kind, lines=block.lines)
+    if block.kind is BlockKind.TEXT and label in _LEVEL_OF:
+        return Block(kind=BlockKind.HEADING, lines=block.lines, level=_LEVEL_OF[label])
+    return block
 
 
 def _piece(said: Said, start: int, end: int) -> Said:

@@ -16,6 +16,16 @@ class Said:
     probabilities: Sequence[float] = ()
     """One for each token, in [0, 1]."""
 
+    def part(self, start: int, end: int) -> "Said":
+        """Return what was said from one character to another; tokens that lie across a border are cut."""
+        own: list[tuple[str, float]] = []
+        at = 0
+        for token, probability in zip(self.tokens, self.probabilities, strict=True):
+            if cut := token[max(0, start - at) : max(0, end - at)]:
+                own.append((cut, probability))
+            at += len(token)
+        return Said(text=self.text[start:end], tokens=[cut for cut, _ in own], probabilities=[sure for _, sure in own])
+
     def confidence(self, start: int, end: int) -> float | None:
         """Return the mean probability of the tokens from one character to another; None if none was told."""
         if not self.probabilities or end <= start:
