@@ -7,10 +7,11 @@ from typing import Protocol
 import structlog
 
 from pipeline.domain.batches import BatchBound
+from pipeline.domain.chunk_memory import EngineMemory
 from pipeline.domain.document import PageClass
 from pipeline.domain.errors import Transient
 from pipeline.domain.memory import DoesNotFit
-from pipeline.domain.pixel_memory import BatchModel, corrected
+from pipeline.domain.pixel_memory import corrected
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.ports.chunks import Measured, PageTask
 
@@ -47,7 +48,7 @@ class DeviceBudget:
     """Its kind and size, `cuda 25757220864`: what is learnt holds for all alike."""
     total_bytes: int | None
     """None where nothing is planned: the memory of a CPU slot is the host's."""
-    model_of: Callable[[str], BatchModel | None]
+    model_of: Callable[[str], EngineMemory | None]
     learnt: LearntMemory
 
     def bound(self, engine: EngineIdentity, page_class: PageClass) -> BatchBound | None:
@@ -60,12 +61,12 @@ class DeviceBudget:
             return None
         return planned.within(before) if planned and before else planned or before
 
-    def with_plan(self, engine: EngineIdentity, measured: Measured, batch_pixels: int) -> Measured:
+    def with_plan(self, engine: EngineIdentity, measured: Measured, *, pages: int, pixels: int) -> Measured:
         """Return a measurement with what was planned for its largest batch, uncorrected."""
-        model = self.model_of(engine.name) if self.total_bytes is not None and batch_pixels else None
+        model = self.model_of(engine.name) if self.total_bytes is not None and pages else None
         if model is None:
             return measured
-        return replace(measured, planned_bytes=model.model.plan(pixels=batch_pixels).total_bytes)
+        return replace(measured, planned_bytes=model.planned_bytes(pages=pages, pixels=pixels))
 
     def learn(
         self, engine: EngineIdentity, page_class: PageClass, measured: Measured, lowered: BatchBound | None
@@ -96,7 +97,7 @@ class DeviceBudget:
         model = self.model_of(engine)
         if model is None or None in (measured.planned_bytes, measured.peak_bytes, measured.baseline_bytes):
             return None
-        planned = (measured.planned_bytes or 0) - model.model.weights_bytes
+        planned = (measured.planned_bytes or 0) - model.weights_bytes
         took = (measured.peak_bytes or 0) - (measured.baseline_bytes or 0)
         if planned <= 0 or took <= 0:
             return None

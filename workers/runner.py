@@ -195,7 +195,11 @@ class Runner:
                 entries = [entry_of(page, key, earlier.digest_of(page) if earlier else None) for page in group]
                 self.say("pages", pages=[entry_to_json(entry) for entry in entries])
                 finished += len(group)
-        return {"stopped": finished < len(tasks), "batch_pixels": reader.largest_pixels}
+        return {
+            "stopped": finished < len(tasks),
+            "batch_pixels": reader.largest_pixels,
+            "batch_pages": reader.largest_pages,
+        }
 
     def _earlier(self, message: Message) -> EarlierPages | None:
         """Return what finds pages that were read before, if the job allows it and the engine would say the same."""

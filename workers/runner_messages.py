@@ -21,7 +21,7 @@ def event_of(message: Message) -> ReadingEvent:
         case "reading":
             return PagesStarted(numbers=tuple(message["pages"]))
         case "lowered":
-            fields = {name: message[name] for name in ("pages", "pixels", "page_pixels")}
+            fields = {name: message[name] for name in ("pages", "pixels", "page_pixels", "page_tokens")}
             return BatchLowered(bound=BatchBound(**fields))
         case "seen":
             return PageSeen(digest=message["digest"])
@@ -29,7 +29,10 @@ def event_of(message: Message) -> ReadingEvent:
             return PagesFinished(pages=tuple(entry_from_json(row) for row in message["pages"]))
         case "ended":
             return ChunkEnded(
-                stopped=message["stopped"], measured=measured_of(message), batch_pixels=message["batch_pixels"]
+                stopped=message["stopped"],
+                measured=measured_of(message),
+                batch_pixels=message["batch_pixels"],
+                batch_pages=message["batch_pages"],
             )
         case "failed":
             raise ReadingFailed(ErrorCode(message["code"]), message["message"], measured_of(message))

@@ -281,7 +281,9 @@ class Supervisor:
         """Return the end with all that is known of its memory, having learnt from it."""
         measured = self._with_used(ended.measured)
         if self._budget and self._identity:
-            measured = self._budget.with_plan(self._identity, measured, ended.batch_pixels)
+            measured = self._budget.with_plan(
+                self._identity, measured, pages=ended.batch_pages, pixels=ended.batch_pixels
+            )
             self._budget.learn(self._identity, class_of(chunk.pages), measured, lowered)
         return replace(ended, measured=measured)
 

@@ -29,9 +29,9 @@ from pipeline.adapters.sweeps import PostgresSweeps
 from pipeline.adapters.web_sources import WebSources
 from pipeline.adapters.webhook_poster import WebhookPoster
 from pipeline.adapters.writers import OUTPUTS
+from pipeline.domain.chunk_memory import EngineMemory
 from pipeline.domain.document import Lane
 from pipeline.domain.languages import Language
-from pipeline.domain.pixel_memory import BatchModel
 from pipeline.domain.profiles import Profile
 from pipeline.domain.retry import AttemptLimits
 from pipeline.engines.registry import memory_of, unread
@@ -217,7 +217,7 @@ class Wiring:
     def _baselines(self) -> list[Baseline]:
         return [read_baseline(path) for path in self.settings.chunks.baselines]
 
-    def _memory_of(self, engine: str | None) -> tuple[BatchModel, float] | None:
+    def _memory_of(self, engine: str | None) -> tuple[EngineMemory, float] | None:
         devices = self.settings.devices
         name = engine or devices.accelerator_engine or devices.engine
         model = memory_of(name, devices.engine_options.get(name, {}))

@@ -19,9 +19,12 @@ class BatchBound:
     """Of all its pages together."""
     page_pixels: int | None = None
     """Of a single page; a larger one is shown smaller. None: every page as it is."""
+    page_tokens: int | None = None
+    """That are generated for a page. None: as many as the engine takes."""
 
     def __post_init__(self) -> None:
-        if self.pages < 1 or self.pixels < 0 or (self.page_pixels is not None and self.page_pixels < 1):
+        least = min(number for number in (self.pages, self.page_pixels, self.page_tokens) if number is not None)
+        if least < 1 or self.pixels < 0:
             raise ValueError(f"nothing can be read within {self}")
 
     def at_most(self, pages: int | None) -> "BatchBound":
@@ -30,11 +33,11 @@ class BatchBound:
 
     def within(self, other: "BatchBound") -> "BatchBound":
         """Return what keeps to both."""
-        sides = [bound.page_pixels for bound in (self, other) if bound.page_pixels is not None]
         return BatchBound(
             pages=min(self.pages, other.pages),
             pixels=min(self.pixels, other.pixels),
-            page_pixels=min(sides, default=None),
+            page_pixels=_smaller(self.page_pixels, other.page_pixels),
+            page_tokens=_smaller(self.page_tokens, other.page_tokens),
         )
 
     def lower(self, *, pages: int, pixels: int) -> "BatchBound | None":
@@ -46,6 +49,10 @@ class BatchBound:
             return replace(self, pages=max(1, min(self.pages, pages) // 2), pixels=min(self.pixels, pixels) // 2)
         half = pixels // 2
         return replace(self, pages=1, page_pixels=half) if half >= LEAST_PAGE_PIXELS else None
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    return min((number for number in (one, other) if number is not None), default=None)
 
 
 ONE_PAGE = BatchBound(pages=1, pixels=0)

@@ -13,6 +13,10 @@ from pipeline.domain.document import PageClass, PageFacts
 from pipeline.domain.memory import MARGIN, DoesNotFit, DType, Fit, Workload, budget
 from pipeline.domain.model_shapes import Config
 from pipeline.domain.pixel_memory import BatchModel, PixelModel
+from pipeline.domain.sequence_memory import SequenceModel
+
+EngineMemory = BatchModel | SequenceModel
+"""What an engine takes of an accelerator: by the pixels that it looks at, or by the tokens that it makes of them."""
 
 _SEEN = frozenset({PageClass.SCAN, PageClass.MIXED})
 """Pages that an engine looks at."""
@@ -86,30 +90,34 @@ def plan_images(
 
 
 def chunk_pages(
-    engine: BatchModel, totals: Sequence[int], facts: Sequence[PageFacts], *, time: ChunkTime, correction: float = 1.0
+    engine: EngineMemory, totals: Sequence[int], facts: Sequence[PageFacts], *, time: ChunkTime, correction: float = 1.0
 ) -> int:
-    """Return how many pages a chunk has at most: as many whole batches as the time allows.
+    """Return how many pages a chunk has at most: as many whole batches or sequences as the time allows.
 
     Planned for a page of the middle size, and for the smallest of the devices that can read a page at all; larger pages
     make smaller batches there.
 
-    Args: totals are the sizes of the devices that may take it, in bytes.
+    Args: totals are what the devices that may take it have for the engine, in bytes.
     Raises: DoesNotFit, if none of them can read a page, however small it is shown.
     """
+    engine.bound(max(totals), correction=correction)
+    smallest = min(total for total in totals if _fits(engine, total, correction))
+    if isinstance(engine, SequenceModel):
+        free_bytes = engine.as_planned(smallest, correction)
+        return plan_sequences(engine.config, engine.dtype, free_bytes, engine.together, time).pages
     model = engine.model.corrected(correction)
-    model.batch(max(totals), pixels=LEAST_PAGE_PIXELS)
-    smallest = min(total for total in totals if _fits(model, total))
     sizes = sorted(round(page.megapixels * 1e6) for page in facts if page.page_class in _SEEN)
     middle = max(1, sizes[len(sizes) // 2]) if sizes else LEAST_PAGE_PIXELS
     shown = min(middle, model.pixel_budget(smallest))
     return plan_images(model, smallest, page_pixels=shown, max_batch=engine.pages, time=time).pages
 
 
-def _fits(model: PixelModel, total_bytes: int) -> bool:
+def _fits(engine: EngineMemory, total_bytes: int, correction: float) -> bool:
     try:
-        return model.batch(total_bytes, pixels=LEAST_PAGE_PIXELS) > 0
+        engine.bound(total_bytes, correction=correction)
     except DoesNotFit:
         return False
+    return True
 
 
 def _whole_groups(together: int, time: ChunkTime) -> int:

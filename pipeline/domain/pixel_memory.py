@@ -63,6 +63,15 @@ class BatchModel:
     pages: int
     """The most that it reads together."""
 
+    @property
+    def weights_bytes(self) -> int:
+        """Return what its parameters take."""
+        return self.model.weights_bytes
+
+    def planned_bytes(self, *, pages: int, pixels: int) -> int:  # noqa: ARG002 - however many pages the pixels are of
+        """Return what so many pixels together are expected to take at their peak, weights included."""
+        return self.model.plan(pixels=pixels).total_bytes
+
     def bound(self, total_bytes: int, *, correction: float = 1.0) -> BatchBound:
         """Return the most that fits; a page that has more pixels than that is shown smaller. Raises: DoesNotFit."""
         model = self.model.corrected(correction)

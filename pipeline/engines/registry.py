@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
+from pipeline.domain.chunk_memory import EngineMemory
 from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.languages import Language
-from pipeline.domain.pixel_memory import BatchModel
 from pipeline.domain.profiles import Profile
 from pipeline.ports.engines import EngineOptions, EnginePlugin, Recogniser
 
@@ -117,7 +117,7 @@ def unread(name: str, options: EngineOptions, languages: Sequence[Language]) -> 
     return [] if known is None else [language for language in languages if language not in known]
 
 
-def memory_of(name: str, options: EngineOptions) -> BatchModel | None:
+def memory_of(name: str, options: EngineOptions) -> EngineMemory | None:
     """Return what an engine takes of an accelerator, if that can be said before it is loaded, and if there is one."""
     try:
         return find(name).memory(options)

@@ -55,6 +55,8 @@ class ChunkEnded:
     measured: Measured
     batch_pixels: int = 0
     """Of the largest batch that was read."""
+    batch_pages: int = 0
+    """That it had."""
 
 
 class ReadingFailed(PipelineError):

@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from pipeline.domain.batches import BatchBound
+from pipeline.domain.chunk_memory import EngineMemory
 from pipeline.domain.languages import Language
-from pipeline.domain.pixel_memory import BatchModel
 from pipeline.domain.recognition import Block, EngineIdentity, Flag, Line
 from pipeline.ports.documents import PageImage
 
@@ -128,5 +128,5 @@ class EnginePlugin:
     """Whether it takes an option `profile`, the value of a `Profile`."""
     repeats_itself: bool = True
     """Whether it says the same of the same page, so that a page need not be read twice."""
-    memory: Callable[[EngineOptions], BatchModel | None] = lambda _options: None
+    memory: Callable[[EngineOptions], EngineMemory | None] = lambda _options: None
     """Says what it takes of an accelerator; nothing if that can't be said before."""

@@ -36,6 +36,10 @@ class ChunkReader:
     """Hears that memory ran out, and of the bound from now on."""
     largest_pixels: int = 0
     """Of a batch that was read."""
+    largest_pages: int = 0
+    """That such a batch had."""
+    tokens: int = 0
+    """That the engine generated, if it is one that does."""
 
     def read(self, tasks: Iterable[PageTask]) -> Iterator[PageResult]:
         """Yield each page's result, once, until all are done or it is stopped; some may overtake those in a batch.
@@ -76,13 +80,14 @@ class ChunkReader:
             again = []
             for page, image, outcome in zip(part, shown, outcomes, strict=True):
                 if isinstance(outcome, ReadPage):
+                    self.tokens += outcome.tokens or 0
                     yield self.pages.recognised(page, outcome, spent, shown=image)
                 elif len(part) > 1 or _is_starved(outcome):
                     again.append(page)
                 else:
                     yield self.pages.failed(page.number, outcome, spent)
-            if any(isinstance(outcome, ReadPage) for outcome in outcomes):
-                self.largest_pixels = max(self.largest_pixels, _pixels(shown))
+            if any(isinstance(outcome, ReadPage) for outcome in outcomes) and _pixels(shown) > self.largest_pixels:
+                self.largest_pixels, self.largest_pages = _pixels(shown), len(shown)
             if starved := next(filter(_is_starved, outcomes), None):
                 self._lower(shown, starved)
             waiting += reversed(_halves(again))

@@ -8,14 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 
 from pipeline.domain import keys
-from pipeline.domain.chunk_memory import ChunkTime, chunk_pages
+from pipeline.domain.chunk_memory import ChunkTime, EngineMemory, chunk_pages
 from pipeline.domain.chunking import choose_lane, pages_to_recognise, plan_chunks
 from pipeline.domain.document import Lane, PageClass, PageFacts
 from pipeline.domain.errors import ErrorCode, PipelineError, Rejected
 from pipeline.domain.memory import DoesNotFit
 from pipeline.domain.options import JobOptions, LanePolicy, PoorLayers, parse_options
 from pipeline.domain.page_selection import PageSelection
-from pipeline.domain.pixel_memory import BatchModel
 from pipeline.domain.profiles import Profile
 from pipeline.ports.devices import DeviceInfo
 from pipeline.ports.documents import DocumentInspector, Inspection
@@ -47,7 +46,7 @@ class Split:
     renew_every: timedelta
     page_ms_of: Callable[[Lane, str | None], int]
     """Gives an engine's time for an A4 page at 200 dpi; if none is named, that of the lane's usual one."""
-    memory_of: Callable[[str | None], tuple[BatchModel, float] | None] = lambda _engine: None
+    memory_of: Callable[[str | None], tuple[EngineMemory, float] | None] = lambda _engine: None
     """Gives what an engine takes of an accelerator, the usual one if none is named, and how much more it proved to."""
 
     def __call__(self, job: ClaimedJob) -> None:

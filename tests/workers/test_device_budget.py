@@ -61,7 +61,9 @@ def test_a_device_too_small_for_the_plan_is_left_to_the_ladder():
 
 def test_what_a_batch_took_corrects_the_plan():
     learnt = InMemory(factor=1.0)
-    measured = budget(learnt).with_plan(ENGINE, Measured(baseline_bytes=110, peak_bytes=600_000_110), 4_000_000)
+    measured = budget(learnt).with_plan(
+        ENGINE, Measured(baseline_bytes=110, peak_bytes=600_000_110), pages=1, pixels=4_000_000
+    )
     assert measured.planned_bytes == 500_000_000
     budget(learnt).learn(ENGINE, SCAN, measured, None)
     assert learnt.learnt == [(None, 1.5)]

@@ -1,4 +1,4 @@
-"""A page as a model has written it down: Markdown throughout, or parts with their places and their Markdown behind them.
+"""A page as a model has written it down: Markdown throughout, or parts with their places and Markdown.
 
 DeepSeek-OCR's parts begin with `<|ref|>title<|/ref|><|det|>[[48, 61, 952, 118]]<|/det|>` (model card of
 deepseek-ai/DeepSeek-OCR-2), Unlimited-OCR's with `<|det|>title [48, 61, 952, 118]<|/det|>` (`UnlimitedOcrProcessor` of
