@@ -44,15 +44,23 @@ class ChunkReader:
     def read(self, tasks: Iterable[PageTask]) -> Iterator[PageResult]:
         """Yield each page's result, once, until all are done or it is stopped; some may overtake those in a batch.
 
-        Raises: Transient: `out_of_memory`, if there is none for a page alone, however small, `device_broken`;
-            MemoryError, if there is none to render a page.
+        Raises: Transient: `out_of_memory`, if there is none for a page alone, however small, or to render it;
+            `device_broken`.
         """
         batch: list[Prepared] = []
         for task in tasks:
             if self.stopped():
                 return
-            self.begun([task.number])
-            made = self.pages.prepare(task)
+            made = self._prepared(task)
+            if made is None and batch:
+                # Those that wait are what takes the memory. From now on, no more of them do.
+                together = len(batch)
+                yield from self._recognised(batch)
+                batch = []
+                self._keep_within(self.bound.at_most(together))
+                made = self._prepared(task)
+            if made is None:
+                raise Transient(ErrorCode.OUT_OF_MEMORY, f"page {task.number}: the host has no memory to render it")
             if isinstance(made, PageResult):
                 yield made
                 continue
@@ -64,6 +72,14 @@ class ChunkReader:
                 yield from self._recognised(batch)
                 batch = []
         yield from self._recognised(batch)
+
+    def _prepared(self, task: PageTask) -> PageResult | Prepared | None:
+        """Return what the engine is to see of a page, or its result if it needs none; None without memory for it."""
+        self.begun([task.number])
+        try:
+            return self.pages.prepare(task)
+        except MemoryError:
+            return None
 
     def _recognised(self, batch: list[Prepared]) -> Iterator[PageResult]:
         waiting = [batch] if batch else []
@@ -107,8 +123,11 @@ class ChunkReader:
         if lower is None:
             # Not the page's outcome: in a new process, or on another device, there may be enough.
             raise Transient(ErrorCode.OUT_OF_MEMORY, str(starved))
-        self.bound = lower
-        self.lowered(lower)
+        self._keep_within(lower)
+
+    def _keep_within(self, bound: BatchBound) -> None:
+        self.bound = bound
+        self.lowered(bound)
 
 
 def _next(results: Iterator[ReadPage], number: int) -> ReadPage | RecognitionFailed:

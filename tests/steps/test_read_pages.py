@@ -113,6 +113,22 @@ class Batcher:
         return ReadPage(number=number, lines=(line(f"page {number}", 100),))
 
 
+@dataclass
+class Scarce(Document):
+    """A document on a host that has room for so many pages at the same time."""
+
+    room: int = 1
+    rendered: list = field(default_factory=list)
+
+    def render(self, number, *, dpi=None):
+        self.rendered = [pixels for pixels in self.rendered if pixels() is not None]
+        if len(self.rendered) >= self.room:
+            raise MemoryError
+        image = super().render(number, dpi=dpi)
+        self.rendered.append(weakref.ref(image.pixels))
+        return image
+
+
 class Reader:
     """Reads a document's pages with an engine, and notes what it says meanwhile."""
 
@@ -410,6 +426,18 @@ class TestOutOfMemory:
     def test_a_page_that_does_not_fit_alone_ends_the_attempt_and_is_the_one_in_work(self):
         made = Reader(Document(), Batcher(memory=0))
         with pytest.raises(Transient, match="page 1: no memory") as caught:
+            made.scans(4)
+        assert (caught.value.code, made.begun[-1]) == (ErrorCode.OUT_OF_MEMORY, [1])
+
+    def test_pages_for_which_there_is_no_memory_to_render_wait_for_those_before_them(self):
+        made = Reader(Scarce(room=3), engine := Batcher())
+        assert made.scans(6) == dict.fromkeys(range(1, 7), RECOGNISED)
+        assert engine.batches == [[1, 2, 3], [4, 5, 6]]
+        assert [bound.pages for bound in made.lowered] == [3]
+
+    def test_a_page_that_can_not_be_rendered_for_want_of_memory_ends_the_attempt_and_is_the_one_in_work(self):
+        made = Reader(Scarce(room=0), Batcher())
+        with pytest.raises(Transient, match="page 1: the host has no memory to render it") as caught:
             made.scans(4)
         assert (caught.value.code, made.begun[-1]) == (ErrorCode.OUT_OF_MEMORY, [1])
 
