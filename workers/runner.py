@@ -45,7 +45,14 @@ from pipeline.engines.registry import Asked, create, find, told
 from pipeline.logs import configure_logs
 from pipeline.ports.chunks import KnownPage, Measured, PageEntry, PageTask
 from pipeline.ports.documents import DocumentOpener, OpenDocument
-from pipeline.ports.engines import MemoryGauge, MemoryReading, Reads, Recogniser
+from pipeline.ports.engines import (
+    GeneratingRecogniser,
+    Generation,
+    MemoryGauge,
+    MemoryReading,
+    Reads,
+    Recogniser,
+)
 from pipeline.ports.objects import ObjectStore
 from pipeline.settings import Settings, read_settings
 from pipeline.starting import keep_for_good
@@ -204,7 +211,12 @@ class Runner:
     def _earlier(self, message: Message) -> EarlierPages | None:
         """Return what finds pages that were read before, if the job allows it and the engine would say the same."""
         engine = self.engine
-        if not message["reuse"] or engine.reads is Reads.SEQUENCE or not find(engine.identity.name).repeats_itself:
+        if (
+            not message["reuse"]
+            or message["visual_tokens"] is not None
+            or engine.reads is Reads.SEQUENCE
+            or not find(engine.identity.name).repeats_itself
+        ):
             return None
         return EarlierPages(
             job_id=JobId(UUID(message["job_id"])),
@@ -225,6 +237,15 @@ class Runner:
         return self.answer(digest)
 
     def _reader(self, message: Message, document: OpenDocument, earlier: EarlierPages | None) -> ChunkReader:
+        bound = BatchBound(**message["bound"]) if message["bound"] else self.engine.batch
+        if isinstance(self.engine, GeneratingRecogniser):
+            self.engine.generating(
+                Generation(
+                    visual_tokens=message["visual_tokens"],
+                    page_tokens=bound.page_tokens,
+                    progressed=lambda tokens: self.say("generating", tokens=tokens),
+                )
+            )
         chunk_id = ChunkId(UUID(message["chunk_id"]))
         profile = Profile(message["profile"])
         ahead = RenderedPages(self.objects, JobId(UUID(message["job_id"])), chunk_id, message["dpi"], profile)
@@ -244,7 +265,7 @@ class Runner:
         return ChunkReader(
             pages=pages,
             engine=self.engine,
-            bound=self.engine.batch.within(BatchBound(**message["bound"])) if message["bound"] else self.engine.batch,
+            bound=self.engine.batch.within(bound),
             smaller=smaller,
             stopped=self.stop.is_set,
             begun=lambda numbers: self.say("reading", pages=list(numbers)),

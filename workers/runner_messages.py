@@ -11,6 +11,7 @@ from pipeline.ports.devices import (
     PagesStarted,
     ReadingEvent,
     ReadingFailed,
+    Tick,
 )
 from workers.protocol import Message, ProtocolError, entry_from_json
 
@@ -20,6 +21,9 @@ def event_of(message: Message) -> ReadingEvent:
     match message["kind"]:
         case "reading":
             return PagesStarted(numbers=tuple(message["pages"]))
+        case "generating":
+            # That it is heard of is all that it says: a long page is no stall.
+            return Tick()
         case "lowered":
             fields = {name: message[name] for name in ("pages", "pixels", "page_pixels", "page_tokens")}
             return BatchLowered(bound=BatchBound(**fields))

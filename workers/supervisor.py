@@ -265,6 +265,7 @@ class Supervisor:
             languages=_languages(chunk),
             words=chunk.options.get("words", False),
             reuse=chunk.options.get("reuse", True),
+            visual_tokens=chunk.options.get("visual_tokens"),
             rendered_ahead=chunk.lane.renders_ahead,
             flush_pages=self._flush_pages if is_first else 1,
             bound=asdict(bound) if bound else None,

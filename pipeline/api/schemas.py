@@ -25,7 +25,16 @@ from pipeline.domain import recognition
 from pipeline.domain.document import PageClass
 from pipeline.domain.forecast import Forecast
 from pipeline.domain.languages import language_pattern, parse_language
-from pipeline.domain.options import MAX_DPI, MAX_LANGUAGES, MIN_DPI, LanePolicy, OutputFormat, PoorLayers
+from pipeline.domain.options import (
+    MAX_DPI,
+    MAX_LANGUAGES,
+    MAX_VISUAL_TOKENS,
+    MIN_DPI,
+    MIN_VISUAL_TOKENS,
+    LanePolicy,
+    OutputFormat,
+    PoorLayers,
+)
 from pipeline.domain.page_selection import MAX_CHARACTERS as MAX_CHARACTERS_OF_PAGES
 from pipeline.domain.page_selection import parse_pages
 from pipeline.domain.password import MAX_CHARACTERS, Password
@@ -93,6 +102,7 @@ PagesText = Annotated[
 ]
 Moment = Annotated[AwareDatetime, BeforeValidator(_as_rfc_3339)]
 Priority = Annotated[int, Field(strict=True, ge=-100, le=100)]
+VisualTokens = Annotated[int, Field(strict=True, ge=MIN_VISUAL_TOKENS, le=MAX_VISUAL_TOKENS)]
 Dpi = Annotated[float, Field(strict=True, ge=MIN_DPI, le=MAX_DPI, allow_inf_nan=False)]
 
 
@@ -117,6 +127,7 @@ class Options(_Given):
     reuse: bool | None = Field(
         default=None, description="Whether a page may be taken over from one of yours that looks the same; it may."
     )
+    visual_tokens: VisualTokens | None = Field(default=None, description="How closely `deepseek-ocr2` looks at a page.")
     formats: Annotated[list[OutputFormat], Field(min_length=1)] | None = None
     pages: PagesText | None = Field(default=None, description="Only these, counted from 1.", examples=["3-10,15", "3-"])
 

@@ -71,6 +71,7 @@ def document_options(command: Command) -> Command:
             "--poor-layers", type=click.Choice(_POOR_LAYERS), help="Text that a poor recogniser left; default redo."
         ),
         reuse_option,
+        click.option("--visual-tokens", type=click.IntRange(256, 1120), help="How closely to look at a page."),
         click.option(
             "--format", "formats", type=click.Choice(_FORMATS), multiple=True, help="Repeatable; default all."
         ),
@@ -101,6 +102,7 @@ def collected(
     words: bool,
     poor_layers: str | None,
     reuse: bool | None,
+    visual_tokens: int | None,
     formats: tuple[str, ...],
     pages: str | None,
 ) -> dict[str, object]:
@@ -114,6 +116,7 @@ def collected(
         "words": words or None,
         "poor_layers": poor_layers,
         "reuse": reuse,
+        "visual_tokens": visual_tokens,
         "formats": list(formats) or None,
         "pages": pages,
     }

@@ -42,6 +42,8 @@ class OutputFormat(StrEnum):
 MIN_DPI = 36
 MAX_DPI = 1200
 MAX_LANGUAGES = 8
+MIN_VISUAL_TOKENS = 256
+MAX_VISUAL_TOKENS = 1120
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _ENGINE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -65,6 +67,8 @@ class JobOptions:
     poor_layers: PoorLayers = PoorLayers.REDO
     reuse: bool = True
     """Whether pages that look like one that was read before may be taken over from there, and others from here."""
+    visual_tokens: int | None = None
+    """In how many tokens an engine sees a page, 256 to 1120, where it has such a budget."""
     formats: tuple[OutputFormat, ...] = tuple(OutputFormat)
     """Each once, in the order of `OutputFormat`."""
     pages: PageSelection | None = None
@@ -104,6 +108,7 @@ def options_to_json(options: JobOptions) -> dict[str, Any]:
         "words": options.words,
         "poor_layers": options.poor_layers.value,
         "reuse": options.reuse,
+        "visual_tokens": options.visual_tokens,
         "formats": [name.value for name in options.formats],
         "pages": None if options.pages is None else str(options.pages),
     }
@@ -147,6 +152,15 @@ def _parse_bool(value: object) -> bool:
     return value
 
 
+def _parse_visual_tokens(value: object) -> int | None:
+    if value is None:
+        return None
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if not is_number or not MIN_VISUAL_TOKENS <= value <= MAX_VISUAL_TOKENS:  # type: ignore[operator]
+        raise ValueError(f"must be a number from {MIN_VISUAL_TOKENS} to {MAX_VISUAL_TOKENS}, not {_show(value)}")
+    return value  # type: ignore[return-value]
+
+
 def _parse_formats(value: object) -> tuple[OutputFormat, ...]:
     known = ", ".join(OutputFormat)
     if not isinstance(value, list | tuple) or not value:
@@ -174,6 +188,7 @@ _PARSERS: Mapping[str, Callable[[object], Any]] = {
     "words": _parse_bool,
     "poor_layers": _one_of(PoorLayers),
     "reuse": _parse_bool,
+    "visual_tokens": _parse_visual_tokens,
     "formats": _parse_formats,
     "pages": _parse_pages,
 }

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pipeline.domain.batches import BatchBound
 from pipeline.domain.chunk_memory import EngineMemory
@@ -95,6 +95,26 @@ class Recogniser(Protocol):
             No failure keeps pixels or tensors. Transient (`device_broken`), when nothing more can be computed in this
             process.
         """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """What a chunk asks of an engine that generates text."""
+
+    visual_tokens: int | None = None
+    """What the job gives for a page; None as many as the engine takes. Engines without such a budget take no notice."""
+    page_tokens: int | None = None
+    """The most that are generated for a page, where the device has not room for as many as the engine makes."""
+    progressed: Callable[[int], None] = lambda _tokens: None
+    """Hears now and then that it goes on, and how many tokens a sequence has."""
+
+
+@runtime_checkable
+class GeneratingRecogniser(Recogniser, Protocol):
+    """A Recogniser that generates its text, which may take long, and for which there are budgets."""
+
+    def generating(self, wanted: Generation) -> None:
+        """Generate like this from now on."""
 
 
 EngineOptions = Mapping[str, Any]

@@ -39,6 +39,7 @@ def test_all_options_are_read():
             "dpi": 300,
             "languages": ["deu", "zh-CN", "de"],
             "words": True,
+            "visual_tokens": 544,
             "formats": ["text", "json", "text"],
         }
     )
@@ -49,6 +50,7 @@ def test_all_options_are_read():
         dpi=300,
         languages=(parse_language("de"), parse_language("zh-Hans")),
         words=True,
+        visual_tokens=544,
         formats=(OutputFormat.JSON, OutputFormat.TEXT),
     )
 
@@ -76,6 +78,9 @@ def test_every_problem_is_named_at_once():
         {"reuse": "no"},
         {"poor_layers": "drop"},
         {"profile": None},
+        {"visual_tokens": 255},
+        {"visual_tokens": 544.0},
+        {"visual_tokens": True},
         {"languages": "de"},
         {"languages": ["klingon"]},
         {"languages": [7]},
@@ -116,6 +121,7 @@ def test_a_long_wrong_value_is_not_repeated_in_full():
         words=st.booleans(),
         poor_layers=st.sampled_from(PoorLayers),
         reuse=st.booleans(),
+        visual_tokens=st.none() | st.integers(256, 1120),
         formats=st.sets(st.sampled_from(OutputFormat), min_size=1).map(
             lambda chosen: tuple(name for name in OutputFormat if name in chosen)
         ),

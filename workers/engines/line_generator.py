@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -28,8 +27,10 @@ from pipeline.engines.ppocr.weights import installed_folder, verified_weights
 from pipeline.ports.documents import PageImage, Pixels
 from pipeline.ports.engines import MemoryGauge, ReadPage, Reads
 from workers.engines.device import NAMES, gauge_of, give_back, precision_of, this_device
+from workers.engines.model_folder import digest_of
 from workers.engines.ppocr_batches import MOST_PIXELS
 from workers.engines.ppocr_torch import given, loaded_nets
+from workers.engines.sureness import Sureness
 
 NAME = "transformers"
 
@@ -135,7 +136,7 @@ class _Loaded:
         runtime = f"torch-{version('torch')}-{device.type}-{NAMES[self._precision]}"
         self.identity = EngineIdentity(
             name=NAME,
-            revision=f"{options.model.name}.{_digest(options.model)[:12]}-{runtime}",
+            revision=f"{options.model.name}.{digest_of(options.model)[:12]}-{runtime}",
             settings_digest=hashlib.sha256(options.model_dump_json(exclude={"model"}).encode()).hexdigest()[:16],
         )
 
@@ -163,7 +164,7 @@ class _Loaded:
     def _generate(self, crops: Sequence[Pixels]) -> list[Generated]:
         pictures = self._processor(images=list(crops), return_tensors="pt").pixel_values
         pictures = pictures.to(self._device, self._precision)
-        sure = _Sureness()
+        sure = Sureness()
         limit = {} if self._options.max_new_tokens is None else {"max_new_tokens": self._options.max_new_tokens}
         tokens = self._model.generate(pixel_values=pictures, do_sample=False, logits_processor=[sure], **limit)
         new = tokens[:, -len(sure.steps) :]
@@ -199,20 +200,6 @@ def _as_high_as(quad: FloatArray, height: int, pixels: Pixels) -> FloatArray:
     return np.asarray(np.clip([*(middle - half), *(middle + half)[::-1]], 0, edge), np.float32)
 
 
-class _Sureness:
-    """A logits processor that changes nothing and keeps the probability of each likeliest token.
-
-    `output_scores` would keep those of the whole vocabulary: a gigabyte for 32 lines of 128 tokens.
-    """
-
-    def __init__(self) -> None:
-        self.steps: list[torch.Tensor] = []
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - theirs
-        self.steps.append(scores.float().softmax(dim=-1).amax(dim=-1))
-        return scores
-
-
 def _page(number: int, quads: Sequence[FloatArray], texts: Sequence[Generated]) -> ReadPage:
     lines = [
         Line(
@@ -227,12 +214,3 @@ def _page(number: int, quads: Sequence[FloatArray], texts: Sequence[Generated]) 
     if cut_off := sum(not made.is_whole for made in texts):
         flags = (*flags, Flag(name="truncated", score=cut_off / len(texts)))
     return ReadPage(number=number, lines=kept, flags=flags)
-
-
-def _digest(model: Path) -> str:
-    """Return the hash of all its weights and of what says how to use them."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in model.iterdir() if path.suffix in {".safetensors", ".json"}):
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()

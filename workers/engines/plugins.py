@@ -7,11 +7,13 @@ from pipeline.domain.pixel_memory import BatchModel
 from pipeline.engines.plugins import absent, ppocr_languages, weights_problem
 from pipeline.engines.ppocr.weights import SMALL
 from pipeline.ports.engines import EngineOptions, EnginePlugin, Reads, Recogniser
+from workers.engines import generators
+from workers.engines.generators import Family
 from workers.engines.ppocr_batches import memory_on_accelerator
 
 
-def _torch_problem() -> str | None:
-    if missing := absent("torch", "transformers", "onnx", "cv2"):
+def _torch_problem(*needed: str) -> str | None:
+    if missing := absent(*(needed or ("torch", "transformers", "onnx", "cv2"))):
         return f"{', '.join(missing)} not installed: pip install 'muniment[torch]', see docs/gpu.md"
     return None
 
@@ -57,6 +59,32 @@ def _transformers(options: EngineOptions) -> Recogniser:
     return LineGeneratorEngine(LineGeneratorOptions.model_validate(options))
 
 
+def _generator(family: Family) -> EnginePlugin:
+    """Return the plugin of an engine whose model writes down whole pages."""
+
+    def create(options: EngineOptions) -> Recogniser:
+        told = family.told(options)
+        if not told.online:
+            _stay_offline()
+        from workers.engines.page_generator import PageGeneratorEngine
+
+        return PageGeneratorEngine(family, told)
+
+    return EnginePlugin(
+        name=family.name,
+        reads=family.reads,
+        runs_on=("cuda", "cpu"),
+        needs="extra torch, and its model in a folder or in the hub's cache (options model, revision)",
+        revision="the hash of the model's files",
+        missing=lambda options: _torch_problem("torch", "transformers", "PIL") or family.problem(options),
+        create=create,
+        memory=family.memory,
+    )
+
+
+DEEPSEEK_OCR2 = _generator(generators.DEEPSEEK_OCR2)
+QIANFAN_OCR = _generator(generators.QIANFAN_OCR)
+UNLIMITED_OCR = _generator(generators.UNLIMITED_OCR)
 PPOCR_TORCH = EnginePlugin(
     name="ppocr-torch",
     reads=Reads.BATCH,
