@@ -23,7 +23,7 @@ _A4_PIXELS = 1654 * 2339
 @click.option("--baseline", type=click.Path(dir_okay=False, path_type=Path), help="Write the baseline to this file.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def bench_command(*, engine: str | None, document: Path, repeat: int, baseline: Path | None, as_json: bool) -> None:
-    """Measure an engine: seconds a page, pages a second, memory when warm and at most.
+    """Measure an engine: seconds a page, pages and tokens a second, memory when warm and at most.
 
     Reads the document in this process, without a stack, as a runner would, once for warmth and then as often as asked.
     The file that --baseline writes may be named in `chunks.baselines`; planning then counts with it.
@@ -49,7 +49,8 @@ def _measured(reading: "Reading", repeat: int) -> "Baseline":
     _seen(list(reading.read(numbers)))  # not counted: allocators and caches get to their sizes
     reading.gauge.reset()
     started = time.monotonic()
-    pages = _seen([page for _ in range(repeat) for page in reading.read(numbers)])
+    reader = reading.reader()
+    pages = _seen([page for _ in range(repeat) for page in reading.read(numbers, reader=reader)])
     seconds = time.monotonic() - started
     peak = reading.gauge.read()
     give_back_memory()
@@ -66,6 +67,7 @@ def _measured(reading: "Reading", repeat: int) -> "Baseline":
         pages=len(pages),
         warm_up_s=round(reading.warm_up_s, 2),
         pages_per_s=round(len(pages) / seconds, 3),
+        tokens_per_s=round(reader.tokens / seconds, 1) if reader.tokens else None,
         page_ms_p50=percentile(page_ms, 0.5),
         page_ms_p95=percentile(page_ms, 0.95),
         page_ms_p99=percentile(page_ms, 0.99),
@@ -98,6 +100,8 @@ def _as_text(measured: "Baseline") -> str:
         "ms for A4": f"{measured.a4_page_ms} at 200 dpi",
         "memory": "warm {}, peak {}, after {}".format(*map(_mib, memory)),
     }
+    if measured.tokens_per_s is not None:
+        rows["tokens"] = f"{measured.tokens_per_s:.1f} a second"
     return "\n".join(f"{name:11} {text}" for name, text in rows.items())
 
 

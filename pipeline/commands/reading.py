@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pipeline.domain.recognition import PageResult
     from pipeline.ports.documents import OpenDocument
     from pipeline.ports.engines import MemoryGauge, MemoryReading, Recogniser
+    from pipeline.steps.read_chunk import ChunkReader
 
 _NO_CHUNK = UUID(int=0)
 
@@ -34,12 +35,21 @@ class Reading:
         """Return what the engine computes on."""
         return "cpu" if self.engine.gauge is None else os.environ.get("MUNIMENT_DEVICE", "cuda:0")
 
-    def read(self, numbers: Sequence[int]) -> Iterator["PageResult"]:
-        """Yield what stands on these pages, in batches as a runner makes them."""
+    def read(self, numbers: Sequence[int], *, reader: "ChunkReader | None" = None) -> Iterator["PageResult"]:
+        """Yield what stands on these pages, in batches as a runner makes them.
+
+        Args: reader is one of `reader`, where what it counts is wanted.
+        """
+        from pipeline.ports.chunks import PageTask
+
+        tasks = [PageTask(number=number, page_class=self.document.facts(number).page_class) for number in numbers]
+        return (reader or self.reader()).read(tasks)
+
+    def reader(self) -> "ChunkReader":
+        """Return what reads pages as a runner does, and counts."""
         from pipeline.adapters.blank_pages import is_blank
         from pipeline.adapters.page_look import look_at
         from pipeline.adapters.smaller_pages import smaller
-        from pipeline.ports.chunks import PageTask
         from pipeline.steps.read_chunk import ChunkReader
         from pipeline.steps.read_pages import PageReader
 
@@ -51,11 +61,9 @@ class Reading:
             chunk_id=_NO_CHUNK,
             attempt=1,
         )
-        reader = ChunkReader(
+        return ChunkReader(
             pages=pages, engine=self.engine, bound=self.engine.batch, smaller=smaller, stopped=lambda: False
         )
-        tasks = [PageTask(number=number, page_class=self.document.facts(number).page_class) for number in numbers]
-        return reader.read(tasks)
 
 
 @contextmanager

@@ -29,3 +29,5 @@ class Baseline:
     peak_bytes: int
     after_bytes: int
     reserved_bytes: int | None
+    tokens_per_s: float | None = None
+    """That it generated, over all that were read together; None of engines that generate none, and of older files."""
