@@ -268,6 +268,11 @@ class DeviceSettings(_Section):
     """A runner that holds this much more after a chunk than when it was warm is replaced as well."""
     accelerator_tolerance_bytes: int = Field(default=64 * 1024**2, ge=0)
     """The same for what it holds of an accelerator's memory."""
+    foreign_tolerance_bytes: int = Field(default=512 * 1024**2, ge=0)
+    """What others may take of an accelerator while its runner rests; more, and nothing is claimed for it until it is
+    free again. The runner's own context may grow by as much with time."""
+    other_engine: dict[str, str] = {}
+    """By an engine's name, which reads a page instead for which it has no memory, even alone and shown smaller."""
     sick_after: int = Field(default=3, ge=1)
     """A device whose runner breaks over so many different chunks in a row takes nothing until a probe succeeds."""
     probe_every: Duration = timedelta(seconds=60)
@@ -278,6 +283,18 @@ class DeviceSettings(_Section):
     """Where workers of this host lock their devices; one folder for all that share a device."""
     temporary_folder: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"muniment-{os.getuid()}")
     """Where runners keep the originals that they are reading; a folder for each device, emptied at its start."""
+
+    @field_validator("other_engine")
+    @classmethod
+    def _end_somewhere(cls, others: dict[str, str]) -> dict[str, str]:
+        named = {name.replace("_", "-"): other for name, other in others.items()}
+        for name in named:
+            seen = [name]
+            while (other := named.get(seen[-1])) is not None:
+                if other in seen:
+                    raise ValueError(f"{' -> '.join([*seen, other])} never ends")
+                seen.append(other)
+        return named
 
     @field_validator("engine_options")
     @classmethod

@@ -8,6 +8,7 @@ import os
 import random
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -172,6 +173,7 @@ def recognise() -> Recognise:
         draining=lambda: _takes_nothing(state),
         jitter=random.random,
         meter=state.wiring.meter,
+        other_engine=_other_engine(state.wiring.settings.devices, os.environ[DEVICE_VARIABLE]),
     )
 
 
@@ -233,6 +235,11 @@ def _memory_bounds(info: DeviceInfo, devices: DeviceSettings) -> MemoryBounds:
 
 def _engine_for(info: DeviceInfo, devices: DeviceSettings) -> str:
     return devices.engine if info.kind == "cpu" else devices.accelerator_engine or devices.engine
+
+
+def _other_engine(devices: DeviceSettings, name: str) -> Callable[[str | None], str | None]:
+    usual = _engine_for(device_info(name, devices), devices)
+    return lambda engine: devices.other_engine.get(engine or usual)
 
 
 def _keep_device(state: _State, info: DeviceInfo, owner: str, settings: Settings) -> None:

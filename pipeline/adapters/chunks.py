@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, assert_never
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, Result, func, insert, select, update
+from sqlalchemy import Connection, Engine, Result, func, insert, select, text, update
 
 from pipeline.adapters import chunk_statements as statements
 from pipeline.adapters import known_pages
@@ -23,7 +23,7 @@ from pipeline.adapters.tables import Chunk, ChunkAttempt, Job, Page
 from pipeline.domain.document import ChunkId, JobId, Lane, PageClass, PageRange, chunk_id
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.recognition import PageOutcome
-from pipeline.domain.retry import ChunkDecision, GiveUp, Retry, Split, counter_of, split_range
+from pipeline.domain.retry import ChunkDecision, GiveUp, ReadWith, Retry, Split, counter_of, split_range
 from pipeline.domain.serialisation import flag_to_json
 from pipeline.domain.states import AttemptOutcome, ChunkState
 from pipeline.ports.chunks import ChunkClaim, ClaimedChunk, Hold, KnownPage, Measured, PageEntry, PageTask
@@ -158,6 +158,13 @@ def obey(
             chunk = _leave(connection, claim, ChunkState.SPLIT, error)
             children = split_range(_unfinished(connection, claim.job_id, chunk), suspect=suspect)
             _replace(connection, claim.job_id, chunk, children)
+        case ReadWith(engine=engine):
+            anew = {"failures": 0, "not_before": NOW, "options": _options_with(engine)}
+            _leave(connection, claim, ChunkState.READY, error, anew)
+            note(
+                connection, "chunk.engine_changed", claim.job_id, claim.chunk_id,
+                attempt=claim.attempt, engine=engine, code=error.code,
+            )  # fmt: skip
         case GiveUp(code=code):
             final = PipelineError(code, error.message)
             chunk = _leave(connection, claim, ChunkState.DEAD, final)
@@ -180,6 +187,11 @@ def give_up_pages(connection: Connection, chunk: Any, error: PipelineError) -> N
             error_detail=error.message,
         )
     )
+
+
+def _options_with(engine: str) -> Any:
+    """Return the chunk's own options, which go before its job's, with this engine."""
+    return func.coalesce(Chunk.options, text("'{}'::jsonb")).op("||")(func.jsonb_build_object("engine", engine))
 
 
 def _claim_values(claim: ChunkClaim) -> dict[str, Any]:

@@ -95,7 +95,14 @@ class GiveUp:
     code: ErrorCode
 
 
-ChunkDecision = Retry | Split | GiveUp
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadWith:
+    """The chunk becomes due again at once, for another engine, which has all attempts before it."""
+
+    engine: str
+
+
+ChunkDecision = Retry | Split | GiveUp | ReadWith
 StepDecision = Retry | GiveUp
 
 _DEATHS_BEFORE_SPLIT = 2
@@ -115,16 +122,25 @@ _SURROUNDINGS = _Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=6
 
 
 def decide(
-    code: ErrorCode, *, attempts: Attempts, pages_left: int, limits: AttemptLimits, jitter: float
+    code: ErrorCode,
+    *,
+    attempts: Attempts,
+    pages_left: int,
+    limits: AttemptLimits,
+    jitter: float,
+    other_engine: str | None = None,
 ) -> ChunkDecision:
     """Return what becomes of a chunk whose attempt has just ended badly.
 
     Args: attempts counts the chunk's attempts so far, this one included; pages_left counts its pages without an
-        outcome; jitter is random in [0, 1).
+        outcome; jitter is random in [0, 1); other_engine is what may read what this one has no memory for.
     """
     if pages_left > 1 and _is_poisoned(code, attempts=attempts, limits=limits):
         return Split()
-    return decide_step(code, attempts=attempts, limits=limits, jitter=jitter)
+    decision = decide_step(code, attempts=attempts, limits=limits, jitter=jitter)
+    if isinstance(decision, GiveUp) and code is ErrorCode.OUT_OF_MEMORY and other_engine:
+        return ReadWith(engine=other_engine)
+    return decision
 
 
 def decide_step(code: ErrorCode, *, attempts: Attempts, limits: AttemptLimits, jitter: float) -> StepDecision:

@@ -52,6 +52,8 @@ class Recognise:
     jitter: Callable[[], float]
     meter: Meter = field(default_factory=Uncounted)
     sleep: Callable[[float], None] = time.sleep
+    other_engine: Callable[[str | None], str | None] = lambda _engine: None
+    """Names what reads instead what an engine has no memory for, that of the device where a job names none."""
 
     def __call__(self, chunk_id: ChunkId, attempt: int) -> None:
         """Read the chunk if it is to be had at this attempt; what becomes of it stands on its row."""
@@ -253,12 +255,14 @@ class _Watch:
         pages_left = len(self.chunk.pages) - self.finished
         if pages_left == 0:
             return Retry(after=timedelta(0))
+        engine = self.chunk.options.get("engine")
         return decide(
             error.code,
             attempts=self.chunk.attempts.and_one(error.code),
             pages_left=pages_left,
             limits=self.step.limits,
             jitter=self.step.jitter(),
+            other_engine=self.step.other_engine(engine if isinstance(engine, str) else None),
         )
 
     def _patiently(self, write: "Callable[[], Hold | None]") -> Hold:

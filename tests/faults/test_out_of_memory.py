@@ -30,3 +30,15 @@ def test_a_page_for_which_there_is_no_memory_is_read_smaller_in_the_same_attempt
     pages = system.document(job_id)["pages"]
     assert [[flag["name"] for flag in page["flags"]] for page in pages] == [["read_smaller"]] * 3
     system.assert_whole(job_id, 3)
+
+
+def test_a_page_that_an_engine_has_no_memory_for_is_read_by_the_other_one(system, tmp_path):
+    system.environment["MUNIMENT_DEVICES__OTHER_ENGINE__SIMULATED"] = "rapidocr"
+    system.simulate(faults={"2": "memory"})
+    system.start()
+    job_id = system.submit(scan(tmp_path, 3))
+    assert system.finished(job_id, within=200).state is JobState.SUCCEEDED
+    engines = system.rows.sql("SELECT number, engine FROM page ORDER BY number")
+    assert [tuple(row) for row in engines] == [(1, "simulated"), (2, "rapidocr"), (3, "simulated")]
+    [changed] = system.rows.sql("SELECT detail FROM event WHERE kind = 'chunk.engine_changed'")
+    assert (changed.detail["engine"], changed.detail["code"]) == ("rapidocr", "out_of_memory")
