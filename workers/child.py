@@ -229,7 +229,9 @@ def _serve_device(state: _State, name: str) -> None:
 def _memory_bounds(info: DeviceInfo, devices: DeviceSettings) -> MemoryBounds:
     of_host, of_accelerator = devices.baseline_tolerance_bytes, devices.accelerator_tolerance_bytes
     return MemoryBounds(
-        most_bytes=devices.max_runner_bytes, tolerance_bytes=of_host if info.kind == "cpu" else of_accelerator
+        most_bytes=devices.max_runner_bytes,
+        foreign_bytes=devices.foreign_tolerance_bytes,
+        tolerance_bytes=of_host if info.kind == "cpu" else of_accelerator,
     )
 
 
@@ -264,7 +266,7 @@ def _hold(state: _State, info: DeviceInfo, owner: str) -> None:
     devices = state.wiring.devices
     try:
         held = state.holds.is_set()
-        standing = devices.renew(info.id, owner, _shown(state)) if held else devices.acquire(info, owner)
+        standing = _renewed(state, info, owner) if held else devices.acquire(info, owner)
     except DeviceHeld as held_by_another:
         log.warning("device_held", device=info.id, detail=str(held_by_another))
         return
@@ -285,14 +287,26 @@ def _hold(state: _State, info: DeviceInfo, owner: str) -> None:
             assert_never(standing)
 
 
+def _renewed(state: _State, info: DeviceInfo, owner: str) -> Standing:
+    supervisor = state.supervisor
+    problem = supervisor.problem() if supervisor else "it has no supervisor"
+    return state.wiring.devices.renew(
+        info.id,
+        owner,
+        _shown(state, problem),
+        problem=problem,
+        free_bytes=supervisor.free_bytes if supervisor else None,
+    )
+
+
 def _takes_nothing(state: _State) -> bool:
-    is_sick = state.supervisor is not None and state.supervisor.is_sick
-    return not state.holds.is_set() or DRAIN.is_set() or state.asked_to_drain.is_set() or is_sick
+    problem = state.supervisor.problem() if state.supervisor else None
+    return not state.holds.is_set() or DRAIN.is_set() or state.asked_to_drain.is_set() or problem is not None
 
 
-def _shown(state: _State) -> DeviceState:
+def _shown(state: _State, problem: str | None) -> DeviceState:
     if DRAIN.is_set() or state.asked_to_drain.is_set():
         return DeviceState.DRAINING
-    if state.supervisor is None or state.supervisor.is_sick:
+    if state.supervisor is None or problem:
         return DeviceState.SICK
     return DeviceState.BUSY if state.supervisor.is_reading else DeviceState.FREE

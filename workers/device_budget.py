@@ -51,11 +51,18 @@ class DeviceBudget:
     model_of: Callable[[str], EngineMemory | None]
     learnt: LearntMemory
 
-    def bound(self, engine: EngineIdentity, page_class: PageClass) -> BatchBound | None:
-        """Return the most that a batch may be, as far as anything is known; rows out of reach only widen it."""
+    def free_bytes(self, taken_bytes: int) -> int | None:
+        """Return what there is for an engine where others hold so much."""
+        return None if self.total_bytes is None else max(0, self.total_bytes - taken_bytes)
+
+    def bound(self, engine: EngineIdentity, page_class: PageClass, *, taken_bytes: int = 0) -> BatchBound | None:
+        """Return the most that a batch may be, as far as anything is known; rows out of reach only widen it.
+
+        Args: taken_bytes is what others hold of the device.
+        """
         try:
             before = self.learnt.bound(engine.name, engine.revision, self.device, page_class)
-            planned = self._planned(engine.name)
+            planned = self._planned(engine.name, taken_bytes)
         except Transient as error:
             log.warning("memory_not_recalled", detail=error.message)
             return None
@@ -82,12 +89,13 @@ class DeviceBudget:
         except Transient as error:
             log.warning("memory_not_learnt", detail=error.message)
 
-    def _planned(self, engine: str) -> BatchBound | None:
-        model = self.model_of(engine) if self.total_bytes is not None else None
-        if model is None or self.total_bytes is None:
+    def _planned(self, engine: str, taken_bytes: int) -> BatchBound | None:
+        free_bytes = self.free_bytes(taken_bytes)
+        model = self.model_of(engine) if free_bytes is not None else None
+        if model is None or free_bytes is None:
             return None
         try:
-            return model.bound(self.total_bytes, correction=self.learnt.correction(engine))
+            return model.bound(free_bytes, correction=self.learnt.correction(engine))
         except DoesNotFit as error:
             # Planning refused what it knew of; the ladder decides about the rest, a page at a time.
             log.warning("engine_does_not_fit", engine=engine, detail=error.message)

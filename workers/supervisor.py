@@ -31,6 +31,7 @@ from pipeline.ports.devices import (
     ReadingFailed,
     Tick,
 )
+from workers.crowding import Crowding
 from workers.device_budget import DeviceBudget, class_of
 from workers.device_view import DeviceView
 from workers.protocol import ProtocolError, known_to_json
@@ -52,6 +53,8 @@ class MemoryBounds:
     """Of the host."""
     tolerance_bytes: int
     """Above what it held when it was warm, of an accelerator if it has one, else of the host."""
+    foreign_bytes: int = 512 * 1024**2
+    """That others may take of an accelerator while it rests; more, and nothing is claimed for it."""
 
     def excess(self, measured: Measured, *, warm_bytes: int) -> int:
         """Return by how much a runner is over its bounds; 0 or less if it is within."""
@@ -89,6 +92,8 @@ class Supervisor:
         self._view = view
         self._budget = budget
         self._vacancy = Vacancy(view, tolerance_bytes=bounds.tolerance_bytes, patience=patience.gone)
+        self._crowding = Crowding(view, tolerance_bytes=bounds.foreign_bytes)
+        self._last_problem: str | None = None
         self._described = described
         self._identity: EngineIdentity | None = None
         self._warm_bytes = 0
@@ -113,6 +118,27 @@ class Supervisor:
     def is_sick(self) -> bool:
         """Whether the device is to take nothing until a probe has succeeded."""
         return self._health.is_sick
+
+    @property
+    def free_bytes(self) -> int | None:
+        """Return what there is of the device for its engine, its weights included; None where nothing is planned."""
+        return self._budget.free_bytes(self._vacancy.taken_bytes) if self._budget else None
+
+    def problem(self) -> str | None:
+        """Say why nothing may be claimed for the device now, if it is sick or somebody else has taken its memory.
+
+        Between two chunks the driver is asked; while one is read, what others do is not told from what it takes.
+        """
+        if self._health.is_sick:
+            return self._last_problem or "it is tried again later"
+        runner = self._runner
+        if self._is_reading or runner is None or not self._is_warm:
+            return None
+        problem = self._crowding.problem(runner.pid)
+        if problem and problem != self._last_problem:
+            log.warning("device_crowded", device=self._device_id, detail=problem)
+        self._last_problem = problem
+        return problem
 
     def attend(self) -> None:
         """Between two chunks: have a runner, hear when it is warm, and probe a device that is sick when that is due."""
@@ -156,6 +182,7 @@ class Supervisor:
             except PipelineError as error:
                 self._health = self._health.failed(chunk.claim.chunk_id, error.code, _now())
                 if self._health.is_sick:
+                    self._last_problem = str(error)
                     log.warning(
                         "device_sick", device=self._device_id, code=error.code, next_probe=self._health.probe_at
                     )
@@ -276,7 +303,7 @@ class Supervisor:
     def _bound(self, chunk: ClaimedChunk) -> BatchBound | None:
         if self._budget is None or self._identity is None:
             return None
-        return self._budget.bound(self._identity, class_of(chunk.pages))
+        return self._budget.bound(self._identity, class_of(chunk.pages), taken_bytes=self._vacancy.taken_bytes)
 
     def _learn(self, chunk: ClaimedChunk, ended: ChunkEnded, lowered: BatchBound | None) -> ChunkEnded:
         """Return the end with all that is known of its memory, having learnt from it."""
@@ -386,12 +413,14 @@ class Supervisor:
         )
         warm = measured_of(message)
         self._warm_bytes = warm.after_bytes or 0
+        self._crowding.warm()
         self._health = self._health.probed()
         self._show(warm)
         return True
 
     def _give_up_warming(self, error: Exception) -> None:
         log.warning("runner_not_warm", device=self._device_id, detail=str(error))
+        self._last_problem = str(error)
         self.replace()
         if self._command.engine == self._default_engine:
             self._health = self._health.probed_in_vain(_now())

@@ -19,6 +19,11 @@ class Vacancy:
         self._idle_bytes: int | None = None
         self._deadline: float | None = None
 
+    @property
+    def taken_bytes(self) -> int:
+        """Return what others held of the device when the last runner was started on it."""
+        return self._idle_bytes or 0
+
     def await_end_of(self, runner: Runner) -> None:
         """Take note of a runner that was killed and has not gone away."""
         self._lingering = runner

@@ -179,6 +179,7 @@ class PostgresAdmissions:
                 kind=row.kind,
                 lanes=tuple(Lane(lane) for lane in row.lanes),
                 total_bytes=row.total_bytes,
+                free_bytes=row.free_bytes,
             )
             for row in rows
         ]

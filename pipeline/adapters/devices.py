@@ -50,9 +50,18 @@ class PostgresDevices:
                 raise DeviceHeld(device.id, holder or "a worker that has just gone")
         return _standing(taken)
 
-    def renew(self, device_id: str, owner: str, state: DeviceState) -> Standing:
-        """Extend the lease, show the state, and say what is to be done."""
-        return _standing(self._write(device_id, owner, lease_until=NOW + self._lease, state=state))
+    def renew(
+        self,
+        device_id: str,
+        owner: str,
+        state: DeviceState,
+        *,
+        problem: str | None = None,
+        free_bytes: int | None = None,
+    ) -> Standing:
+        """Extend the lease, show the state and what is wrong, and say what is to be done."""
+        shown = {"state": state, "problem": problem, "free_bytes": free_bytes}
+        return _standing(self._write(device_id, owner, lease_until=NOW + self._lease, **shown))
 
     def describe(self, device_id: str, owner: str, engine: EngineIdentity, measured: Measured) -> None:
         """Show what is loaded and what it takes; the peak is the highest since that was loaded."""
@@ -70,7 +79,7 @@ class PostgresDevices:
 
     def release(self, device_id: str, owner: str) -> None:
         """Give the device back."""
-        self._write(device_id, owner, lease_owner=None, lease_until=None, state=DeviceState.FREE)
+        self._write(device_id, owner, lease_owner=None, lease_until=None, state=DeviceState.FREE, problem=None)
 
     def _write(self, device_id: str, owner: str, **values: object) -> Any:
         statement = (
@@ -139,7 +148,9 @@ def _status(row: Any) -> DeviceStatus:
         holder=row.lease_owner,
         engine=row.engine,
         revision=row.revision,
+        problem=row.problem,
         total_bytes=row.total_bytes,
+        free_bytes=row.free_bytes,
         baseline_bytes=row.baseline_bytes,
         peak_bytes=row.peak_bytes,
         updated_at=row.updated_at,

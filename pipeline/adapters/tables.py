@@ -400,8 +400,12 @@ class Device(Base):
     lease_owner: Mapped[str | None]
     lease_until: Mapped[datetime | None]
     total_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    free_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """Of these, what is not held by others."""
     baseline_bytes: Mapped[int | None] = mapped_column(BigInteger)
     peak_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    problem: Mapped[str | None]
+    """Why it takes nothing, where that is not somebody's wish."""
     engine: Mapped[str | None]
     revision: Mapped[str | None]
     drain_requested: Mapped[bool] = mapped_column(server_default=text("false"))

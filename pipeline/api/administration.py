@@ -47,7 +47,9 @@ class Device(BaseModel):
     holder: str | None
     engine: str | None
     revision: str | None
+    problem: str | None = Field(description="Why it takes nothing, where that is nobody's wish.")
     total_bytes: int | None
+    free_bytes: int | None = Field(description="Of these, what is not held by others.")
     baseline_bytes: int | None
     peak_bytes: int | None
     updated_at: datetime

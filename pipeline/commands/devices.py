@@ -69,7 +69,9 @@ def _as_json(device: "DeviceStatus") -> dict[str, Any]:
         "holder": device.holder,
         "engine": device.engine,
         "revision": device.revision,
+        "problem": device.problem,
         "total_bytes": device.total_bytes,
+        "free_bytes": device.free_bytes,
         "baseline_bytes": device.baseline_bytes,
         "peak_bytes": device.peak_bytes,
         "chunk_id": str(device.chunk_id) if device.chunk_id else None,
@@ -82,6 +84,8 @@ def _as_text(device: "DeviceStatus") -> str:
     engine = f"{device.engine} {device.revision}" if device.engine else "no engine yet"
     memory = f"baseline {_mib(device.baseline_bytes)}, peak {_mib(device.peak_bytes)}"
     parts = [f"{device.device_id}  {_state(device):8}  {engine}  {memory}"]
+    if device.problem and device.is_live:
+        parts.append(f"takes nothing: {device.problem}")
     if device.drain_requested:
         parts.append("asked to drain")
     if device.chunk_id:

@@ -106,6 +106,13 @@ class DeviceInfo:
     kind: str
     lanes: tuple[Lane, ...]
     total_bytes: int | None = None
+    free_bytes: int | None = None
+    """Of these, what is not held by others, where that is known."""
+
+    @property
+    def planned_bytes(self) -> int | None:
+        """Return what may be planned with."""
+        return self.total_bytes if self.free_bytes is None else self.free_bytes
 
     @property
     def id(self) -> str:
@@ -137,8 +144,19 @@ class Devices(Protocol):
     def acquire(self, device: DeviceInfo, owner: str) -> Standing:
         """Take the device's lease; it may have been asked to drain before. Raises: DeviceHeld, which says by whom."""
 
-    def renew(self, device_id: str, owner: str, state: DeviceState) -> Standing:
-        """Extend the lease, show the state, and say what is to be done."""
+    def renew(
+        self,
+        device_id: str,
+        owner: str,
+        state: DeviceState,
+        *,
+        problem: str | None = None,
+        free_bytes: int | None = None,
+    ) -> Standing:
+        """Extend the lease, show the state, and say what is to be done.
+
+        Args: problem says why it takes nothing, if that is so; free_bytes is what it has for its engine.
+        """
 
     def describe(self, device_id: str, owner: str, engine: EngineIdentity, measured: Measured) -> None:
         """Show what is loaded and what it takes; the peak is the highest since that was loaded."""
@@ -162,7 +180,11 @@ class DeviceStatus:
     holder: str | None
     engine: str | None
     revision: str | None
+    problem: str | None
+    """Why it takes nothing, where that is not somebody's wish."""
     total_bytes: int | None
+    free_bytes: int | None
+    """Of these, what is not held by others: what its engine may be planned with."""
     baseline_bytes: int | None
     peak_bytes: int | None
     updated_at: datetime

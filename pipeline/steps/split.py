@@ -83,7 +83,7 @@ class Split:
         self, options: JobOptions, lane: Lane, devices: Sequence[DeviceInfo], facts: Sequence[PageFacts]
     ) -> int:
         """Return how many pages a chunk may have. Raises: DoesNotFit, if no device of the lane can read a page."""
-        totals = [device.total_bytes for device in devices if lane in device.lanes and device.total_bytes]
+        totals = [device.planned_bytes for device in devices if lane in device.lanes and device.planned_bytes]
         known = self.memory_of(options.engine) if totals else None
         if known is None or pages_to_recognise(facts) == 0:
             return self.bounds.max_pages

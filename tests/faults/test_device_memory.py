@@ -1,12 +1,15 @@
 """F1, F4, F11 and all of them together: nothing of a failed attempt is left on the device when the next one begins."""
 
 import json
+import os
 import random
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
 
 from pipeline.engines.simulated import VARIABLE, SimulatedEngine, Simulation
+from pipeline.ports.devices import ChunkEnded, PagesFinished
 from tests.device_runs import (
     CAPACITY_BYTES,
     MODEL_BYTES,
@@ -100,6 +103,29 @@ def test_a_device_that_does_not_become_free_is_not_served(simulate, original, tm
         device.replace()
     assert seen.outcomes == {"done": 1}
     assert not device.is_sick
+
+
+def test_memory_that_somebody_else_takes_keeps_the_device_from_claiming_until_it_is_free(simulate, original, tmp_path):
+    simulated = simulate()
+    device = supervisor(tmp_path)
+    try:
+        device.make_ready()
+        assert device.problem() is None
+        strangers = simulated.allocate(600 * 2**20)
+        assert device.problem() == f"600 MiB of it are held by processes {os.getpid()}"
+        assert not device.is_sick  # its runner stays warm for when it is free again
+        del strangers
+        assert device.problem() is None
+        # What is taken while a chunk is read is not mistaken for the runner's own afterwards.
+        with closing(device.read(chunk(original, 1))) as events:
+            for event in events:
+                assert device.problem() is None or isinstance(event, ChunkEnded)
+                if isinstance(event, PagesFinished):
+                    strangers = simulated.allocate(600 * 2**20)
+        assert strangers
+        assert device.problem() == f"600 MiB of it are held by processes {os.getpid()}"
+    finally:
+        device.replace()
 
 
 def test_a_runner_that_leaks_is_replaced_before_it_takes_another_chunk(simulate, original, tmp_path):

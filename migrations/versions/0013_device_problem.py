@@ -1,0 +1,12 @@
+"""Why a device takes nothing, and what others leave of its memory."""
+
+from alembic import op
+
+revision = "0013"
+down_revision = "0012"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.get_bind().exec_driver_sql("ALTER TABLE device ADD COLUMN free_bytes BIGINT, ADD COLUMN problem TEXT")
