@@ -78,6 +78,14 @@ def test_a_list_that_is_not_json_is_refused_with_advice(monkeypatch: pytest.Monk
         read_settings()
 
 
+def test_engines_that_stand_in_for_each_other_in_a_circle_are_refused(config: Path) -> None:
+    config.write_text('[devices.other_engine]\nunlimited_ocr = "ppocr-torch"\nppocr_torch = "rapidocr"\n')
+    assert read_settings().devices.other_engine == {"unlimited-ocr": "ppocr-torch", "ppocr-torch": "rapidocr"}
+    config.write_text('[devices.other_engine]\na-b = "c"\nc = "a-b"\n')
+    with pytest.raises(SettingsError, match="a-b -> c -> a-b never ends"):
+        read_settings()
+
+
 def test_variables_of_other_kinds_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUNIMENT_TRACEBACK", "1")
     monkeypatch.setenv("OTHER_LIMIT__MAX_PAGES", "1")

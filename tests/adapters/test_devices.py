@@ -1,5 +1,6 @@
 """Device rows: held by one, described, asked to drain, and seen with what they read."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -51,6 +52,17 @@ def test_a_sick_device_is_not_counted_on(devices, rows):
     devices.acquire(INFO, "a")
     devices.renew(INFO.id, "a", DeviceState.SICK)
     assert rows.admissions.live_devices() == []
+
+
+def test_what_is_wrong_with_a_device_is_seen_until_it_is_over_and_planning_counts_what_is_free(devices, board, rows):
+    info = replace(INFO, kind="cuda", total_bytes=24_000)
+    devices.acquire(info, "a")
+    assert rows.admissions.live_devices()[0].planned_bytes == 24_000
+    devices.renew(info.id, "a", DeviceState.SICK, problem="9 MiB of it are held by processes 7", free_bytes=15_000)
+    assert (board.all()[0].problem, board.all()[0].free_bytes) == ("9 MiB of it are held by processes 7", 15_000)
+    devices.renew(info.id, "a", DeviceState.FREE, free_bytes=15_000)
+    assert board.all()[0].problem is None
+    assert rows.admissions.live_devices()[0].planned_bytes == 15_000
 
 
 def test_the_peak_is_the_highest_of_the_engine_that_is_loaded(devices, board):

@@ -13,6 +13,7 @@ from pipeline.domain.retry import (
     Counter,
     Fault,
     GiveUp,
+    ReadWith,
     Retry,
     Split,
     counter_of,
@@ -62,6 +63,18 @@ def test_a_chunk_that_killed_its_process_twice_is_split(code):
 def test_a_single_page_is_tried_up_to_the_cap_and_then_given_up_with_its_cause(code):
     assert isinstance(chunk(code, failures=1, pages_left=1), Retry)
     assert chunk(code, failures=2, pages_left=1) == GiveUp(code=code)
+
+
+@pytest.mark.parametrize("code", PROCESS)
+def test_a_single_page_for_which_there_is_never_memory_is_left_to_the_other_engine(code):
+    def decided(failures, pages_left=1):
+        attempts = Attempts(failures=failures)
+        return decide(code, attempts=attempts, pages_left=pages_left, limits=LIMITS, jitter=0.0, other_engine="other")
+
+    assert isinstance(decided(2), Retry)
+    assert isinstance(decided(3, pages_left=2), Split)
+    of_memory = ReadWith(engine="other")
+    assert decided(3) == (of_memory if code is ErrorCode.OUT_OF_MEMORY else GiveUp(code=code))
 
 
 def test_with_one_attempt_allowed_a_killer_is_split_at_once():

@@ -3,16 +3,21 @@
 They see nothing: what is tested is all around that, which is the code that a published model goes through, too.
 """
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from pipeline.adapters.baselines import read_baseline
+from pipeline.cli import cli
 from pipeline.domain.errors import ErrorCode, PipelineError, RecognitionFailed
 from pipeline.domain.memory import plan_memory
 from pipeline.engines.plugins import absent
 from pipeline.engines.registry import check, create, memory_of
+from pipeline.ports.devices import PagesFinished
 from pipeline.ports.documents import PageImage
 from pipeline.ports.engines import GeneratingRecogniser, Generation, Reads
 
@@ -21,8 +26,10 @@ if missing := absent("torch", "transformers"):
 
 import torch
 
+from tests.device_runs import chunk, store, supervisor
 from tests.engines.test_memory_of_models import cached
 from tests.page_models import END, IMAGE, PAGE, built, token
+from tests.system import scan
 from workers.engines import generators
 from workers.engines.generating import Bounds, generate
 from workers.engines.model_folder import digest_of
@@ -115,6 +122,10 @@ def test_of_two_sequences_the_one_in_a_loop_is_stopped_and_the_other_is_whole(fo
     circles, whole = generate(model, [looping, ending], bounds, lambda _: None)
     assert (circles.is_whole, circles.tokens < 600, circles.said.text[: 2 * len(LOOP)]) == (False, True, 2 * LOOP)
     assert (whole.is_whole, whole.tokens, whole.said.text) == (True, len(TEXT), TEXT)
+    never_again = replace(bounds, max_new_tokens=40, no_repeat_ngram=4, no_repeat_window=128)
+    [other] = generate(model, [looping], never_again, lambda _: None)
+    assert other.said.text.startswith(LOOP + LOOP[:3])
+    assert LOOP + LOOP[:4] not in other.said.text
 
 
 def test_pages_of_one_sequence_are_bound_to_those_that_were_shown(folders):
@@ -188,6 +199,38 @@ def test_a_folder_of_another_model_is_not_taken_for_it(folders):
     with pytest.raises(PipelineError, match="has a model of type qianfan_ocr, and not deepseek_ocr2") as caught:
         create("deepseek-ocr2", {"model": str(folders["qianfan-ocr"])})
     assert caught.value.code is ErrorCode.ENGINE_UNAVAILABLE
+
+
+def option(monkeypatch, name, value):
+    monkeypatch.setenv(f"MUNIMENT_DEVICES__ENGINE_OPTIONS__QIANFAN_OCR__{name}", str(value))
+
+
+def test_bench_tells_how_many_tokens_it_makes(folders, monkeypatch, tmp_path):
+    option(monkeypatch, "MODEL", folders["qianfan-ocr"])
+    file = tmp_path / "baseline.json"
+    arguments = ["bench", "--engine", "qianfan-ocr", "--document", scan(tmp_path, 2), "--baseline", file]
+    ran = CliRunner().invoke(cli, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert "tokens      " in ran.stdout
+    told = read_baseline(file)
+    # Each page says as much as the other.
+    assert told.tokens_per_s == pytest.approx(told.pages_per_s * len(TEXT), rel=0.05)
+
+
+def test_a_runner_reads_with_them(folders, environment, settings, monkeypatch, tmp_path):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    option(monkeypatch, "MODEL", folders["qianfan-ocr"])
+    option(monkeypatch, "PROMPT", "Again?")
+    pages = replace(chunk(store(settings, scan(tmp_path, 3)), 1, 2, 3), options={"engine": "qianfan-ocr"})
+    device = supervisor(tmp_path)
+    try:
+        with closing(device.read(pages)) as events:
+            finished = [page for event in events if isinstance(event, PagesFinished) for page in event.pages]
+    finally:
+        device.replace()
+    assert [(page.number, page.engine, [flag.name for flag in page.flags]) for page in finished] == [
+        (number, "qianfan-ocr", ["repetition"]) for number in (1, 2, 3)
+    ]
 
 
 @pytest.mark.gpu

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 import torch
 from transformers import GenerationConfig, StoppingCriteria
+from transformers.models.unlimited_ocr.generation_unlimited_ocr import (
+    UnlimitedOcrSlidingWindowNoRepeatNgramLogitsProcessor as SlidingWindowNoRepeatNgram,
+)
 
 from pipeline.domain.loops import loop_at_end
 from pipeline.engines.generated.said import Said
@@ -62,7 +65,7 @@ def generate(
         inputs_embeds=inputs,
         attention_mask=mask,
         generation_config=_configuration(model, bounds, ends, context=_context(model) - longest),
-        logits_processor=[sure],
+        logits_processor=[*_unrepeated(bounds), sure],
         stopping_criteria=[watch],
     )
     rows, chances = tokens.tolist(), torch.stack(sure.steps, dim=1).tolist()
@@ -118,16 +121,19 @@ def _moved(value: object, device: torch.device, precision: torch.dtype) -> objec
 def _configuration(model: PageModel, bounds: Bounds, ends: frozenset[int], *, context: int) -> GenerationConfig:
     if context < 1:
         raise ValueError("the pages alone are longer than the model's context")
-    configuration = GenerationConfig(
+    return GenerationConfig(
         do_sample=False,
         max_new_tokens=min(bounds.max_new_tokens, context),
         eos_token_id=sorted(ends),
         pad_token_id=_padding(model, ends),
-        no_repeat_ngram_size=bounds.no_repeat_ngram or None,
     )
-    # Known to Unlimited-OCR alone, and only there: transformers 5.24 refuses it as an argument.
-    configuration.no_repeat_ngram_window_size = bounds.no_repeat_window
-    return configuration
+
+
+def _unrepeated(bounds: Bounds) -> list[SlidingWindowNoRepeatNgram]:
+    """Return what keeps tokens from being said again; Unlimited-OCR's, which does for the others as well."""
+    if not bounds.no_repeat_ngram:
+        return []
+    return [SlidingWindowNoRepeatNgram(ngram_size=bounds.no_repeat_ngram, window_size=bounds.no_repeat_window)]
 
 
 def _ends(model: PageModel) -> frozenset[int]:

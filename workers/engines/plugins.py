@@ -63,12 +63,15 @@ def _generator(family: Family) -> EnginePlugin:
     """Return the plugin of an engine whose model writes down whole pages."""
 
     def create(options: EngineOptions) -> Recogniser:
-        told = family.told(options)
-        if not told.online:
-            _stay_offline()
         from workers.engines.page_generator import PageGeneratorEngine
 
-        return PageGeneratorEngine(family, told)
+        return PageGeneratorEngine(family, family.told(options))
+
+    def missing(options: EngineOptions) -> str | None:
+        if not options.get("online"):
+            # Before anything of the hub is imported, which asks for it then.
+            _stay_offline()
+        return _torch_problem("torch", "transformers", "PIL") or family.problem(options)
 
     return EnginePlugin(
         name=family.name,
@@ -76,7 +79,7 @@ def _generator(family: Family) -> EnginePlugin:
         runs_on=("cuda", "cpu"),
         needs="extra torch, and its model in a folder or in the hub's cache (options model, revision)",
         revision="the hash of the model's files",
-        missing=lambda options: _torch_problem("torch", "transformers", "PIL") or family.problem(options),
+        missing=missing,
         create=create,
         memory=family.memory,
     )
