@@ -6,6 +6,7 @@ revision = "0013"
 down_revision = "0012"
 branch_labels = None
 depends_on = None
+old_processes_may_run = True
 
 
 def upgrade() -> None:

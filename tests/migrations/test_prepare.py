@@ -12,7 +12,9 @@ from pipeline.embedded.prepare import store_client
 
 def prepare(environment):
     command = [sys.executable, "-m", "pipeline.cli", "prepare"]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_named_servers_are_made_usable(empty_database_url, objects, environment):
