@@ -94,6 +94,7 @@ class Supervisor:
         self._vacancy = Vacancy(view, tolerance_bytes=bounds.tolerance_bytes, patience=patience.gone)
         self._crowding = Crowding(view, tolerance_bytes=bounds.foreign_bytes)
         self._last_problem: str | None = None
+        self._is_kept_out = False
         self._described = described
         self._identity: EngineIdentity | None = None
         self._warm_bytes = 0
@@ -129,7 +130,7 @@ class Supervisor:
 
         Between two chunks the driver is asked; while one is read, what others do is not told from what it takes.
         """
-        if self._health.is_sick:
+        if self._health.is_sick or self._is_kept_out:
             return self._last_problem or "it is tried again later"
         runner = self._runner
         if self._is_reading or runner is None or not self._is_warm:
@@ -160,6 +161,7 @@ class Supervisor:
         Raises: TimeoutError, if the device is still held long after.
         """
         if self._runner is None and self._vacancy.is_reached():
+            self._is_kept_out = False
             self._runner = Runner(self._command)
             self._warm_by = time.monotonic() + self._patience.warm_up.total_seconds()
             log.info("runner_started", device=self._device_id, pid=self._runner.pid)
@@ -421,6 +423,8 @@ class Supervisor:
     def _give_up_warming(self, error: Exception) -> None:
         log.warning("runner_not_warm", device=self._device_id, detail=str(error))
         self._last_problem = str(error)
+        # Without a runner it was somebody else who did not let one start.
+        self._is_kept_out = self._runner is None and isinstance(error, TimeoutError)
         self.replace()
         if self._command.engine == self._default_engine:
             self._health = self._health.probed_in_vain(_now())

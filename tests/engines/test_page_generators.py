@@ -3,6 +3,7 @@
 They see nothing: what is tested is all around that, which is the code that a published model goes through, too.
 """
 
+import gc
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 from pipeline.adapters.baselines import read_baseline
 from pipeline.cli import cli
 from pipeline.domain.errors import ErrorCode, PipelineError, RecognitionFailed
-from pipeline.domain.memory import plan_memory
+from pipeline.domain.memory import DType, plan_memory
 from pipeline.engines.plugins import absent
 from pipeline.engines.registry import check, create, memory_of
 from pipeline.ports.devices import PagesFinished
@@ -27,7 +28,7 @@ if missing := absent("torch", "transformers"):
 import torch
 
 from tests.device_runs import chunk, store, supervisor
-from tests.engines.test_memory_of_models import cached
+from tests.engines.test_memory_of_models import Live, cached
 from tests.page_models import END, IMAGE, PAGE, built, token
 from tests.system import scan
 from workers.engines import generators
@@ -157,6 +158,24 @@ def test_the_cache_is_what_the_plan_says(folders, name):
     expected = 2 * plan_memory(planned.config, planned.dtype, type(work)(output_tokens=read.tokens)).cache_bytes
     assert sizes[-1] == pytest.approx(expected, rel=0.1)
     assert (sizes[-1] == sizes[-100]) is (name == "unlimited-ocr")
+
+
+@pytest.mark.parametrize(("name", "count"), [("deepseek-ocr2", 2), ("qianfan-ocr", 3), ("unlimited-ocr", 4)])
+def test_what_is_read_together_takes_what_was_planned_for_it(folders, name, count):
+    engine = made(folders, name, max_new_tokens=60, tiles=3)
+    engine.warm_up()
+    options = {"model": str(folders[name]), "max_new_tokens": 60, "tiles": 3}
+    planned = replace(memory_of(name, options), dtype=DType.FLOAT32)
+    pages = [page(number, 1754, 1240) for number in range(count)]
+    gc.collect()
+    with Live() as live:
+        if name == "unlimited-ocr":
+            engine._loaded.sequence(pages, Generation())
+        else:
+            engine._loaded.batch(pages, Generation())
+    expected = planned.planned_bytes(pages=count, pixels=1) - planned.weights_bytes
+    # Pixels of pages that wait on the host are counted here, too.
+    assert 0.95 <= expected / live.peak <= 1.8
 
 
 @pytest.mark.parametrize(("asked", "tokens"), [(None, 1121), (1120, 1121), (1119, 977), (544, 545), (400, 257)])

@@ -95,6 +95,8 @@ def test_a_device_that_does_not_become_free_is_not_served(simulate, original, tm
         for _ in range(2):
             with pytest.raises(Exception, match="of the device are held by processes"):
                 device.make_ready()
+            # From the first time on: what can't be read here is not to be claimed.
+            assert "are held by processes" in device.problem()
         assert device.is_sick
         del strangers
         device.make_ready()
@@ -103,6 +105,7 @@ def test_a_device_that_does_not_become_free_is_not_served(simulate, original, tm
         device.replace()
     assert seen.outcomes == {"done": 1}
     assert not device.is_sick
+    assert device.problem() is None
 
 
 def test_memory_that_somebody_else_takes_keeps_the_device_from_claiming_until_it_is_free(simulate, original, tmp_path):

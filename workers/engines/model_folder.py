@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -45,19 +46,29 @@ def located(source: ModelSource) -> Path:
     return _cached(source)
 
 
-def fetched(source: ModelSource) -> Path:
-    """Return the folder, having fetched what is not there if that is allowed; its digest is the one that is asked for.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFiles:
+    """The files of a model on this host."""
 
-    Raises: Transient (`engine_unavailable`).
+    folder: Path
+    digest: str
+    """Of all of them, in hexadecimal."""
+
+
+def fetched(source: ModelSource) -> ModelFiles:
+    """Return the files, having fetched what is not there if that is allowed; their digest is the one that is asked for.
+
+    Raises: Transient (`engine_unavailable`); OSError, if they can't be read.
     """
     if source.online and source.revision and not Path(source.model).exists():
         _fetch(source)
     folder = located(source)
-    if source.digest and not (digest := digest_of(folder)).startswith(source.digest):
+    digest = digest_of(folder)
+    if source.digest and not digest.startswith(source.digest):
         raise _absent(
             f"the files in {folder} have the digest {digest}, not {source.digest}: they are others than meant"
         )
-    return folder
+    return ModelFiles(folder=folder, digest=digest)
 
 
 def digest_of(folder: Path) -> str:

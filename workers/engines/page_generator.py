@@ -28,15 +28,15 @@ from pipeline.ports.engines import Generation, MemoryGauge, ReadPage, Reads
 from workers.engines.device import NAMES, gauge_of, give_back, precision_of, this_device
 from workers.engines.generating import Bounds, generate
 from workers.engines.generators import Family, GeneratorOptions, UnlimitedOcrOptions, most_tiles
-from workers.engines.model_folder import digest_of, fetched
+from workers.engines.model_folder import fetched
 from workers.engines.page_models import PageModel, load
 from workers.engines.ppocr_torch import given
 
 log = structlog.get_logger()
 Found = TypeVar("Found")
 _WARM_UP_TOKENS = 2
-_WARM_UP_PIXELS = (1169, 827, 3)
-"""A4 at 100 dpi."""
+_WARM_UP_PIXELS = {"cpu": (1169, 827, 3), "cuda": (2339, 1654, 3)}
+"""A4 at 100 and 200 dpi: on an accelerator, all kernels of a usual page are to be loaded."""
 
 
 class PageGeneratorEngine:
@@ -118,9 +118,11 @@ class PageGeneratorEngine:
         if self._loaded is None:
             try:
                 self._loaded = _Loaded(self._family, self._options, self._device)
-                empty = PageImage(number=1, pixels=np.full(_WARM_UP_PIXELS, 255, np.uint8), dpi=100)
-                self._loaded.batch([empty], Generation(page_tokens=_WARM_UP_TOKENS))
-            except (OSError, ValueError) as error:
+                empty = np.full(_WARM_UP_PIXELS[self._device.type], 255, np.uint8)
+                page = PageImage(number=1, pixels=empty, dpi=100)
+                self._loaded.batch([page], Generation(page_tokens=_WARM_UP_TOKENS))
+            except (OSError, ValueError, RuntimeError) as error:
+                # RuntimeError: weights of other sizes than the configuration says, or no memory for them.
                 self._loaded = None
                 raise Transient(ErrorCode.ENGINE_UNAVAILABLE, f"{self._options.model}: {error}") from error
         return self._loaded
@@ -129,15 +131,15 @@ class PageGeneratorEngine:
 class _Loaded:
     def __init__(self, family: Family, options: GeneratorOptions, device: torch.device) -> None:
         self._options = options
-        folder, precision = fetched(options), precision_of(device)
+        files, precision = fetched(options), precision_of(device)
         family.config(options)
-        self._model: PageModel = load(family.name, folder, options, device, precision)
+        self._model: PageModel = load(family.name, files.folder, options, device, precision)
         self._shape: ModelShape = shape_of(self._model.model.config.to_dict())
         runtime = f"torch-{version('torch')}-{device.type}-{NAMES[precision]}"
         told = options.model_dump_json(exclude={"model", "revision", "digest", "online"})
         self.identity = EngineIdentity(
             name=family.name,
-            revision=f"{_name(options)}.{digest_of(folder)[:12]}-{runtime}",
+            revision=f"{_name(options)}.{files.digest[:12]}-{runtime}",
             settings_digest=hashlib.sha256(told.encode()).hexdigest()[:16],
         )
 
