@@ -18,7 +18,8 @@ from pipeline.domain.recognition import EngineIdentity, PageOutcome, PageResult,
 from pipeline.ports.chunks import KnownPage
 from pipeline.steps.read_pages import Prepared
 
-_MADE_SMALLER = "read_smaller"
+_FOR_WANT_OF_MEMORY = frozenset({"read_smaller", "truncated"})
+"""Flags of pages that may be read better where there is more."""
 
 
 def page_digest(
@@ -71,7 +72,7 @@ class EarlierPages:
 
     def digest_of(self, result: PageResult) -> str | None:
         """Return what a finished page looks like, if others may be taken over from it."""
-        was_read_well = result.blocks and not any(flag.name == _MADE_SMALLER for flag in result.flags)
+        was_read_well = result.blocks and _FOR_WANT_OF_MEMORY.isdisjoint(flag.name for flag in result.flags)
         return self._digests.get(result.number) if was_read_well and not result.provenance.source else None
 
     def _taken_over(self, found: PageResult, source: PageSource, page: Prepared) -> PageResult | None:

@@ -136,6 +136,7 @@ class TestRemembering:
             page(1, outcome=PageOutcome.BLANK),
             page(1, error_code="engine_failed"),
             page(1, block("text"), flags=(Flag(name="read_smaller", score=0.5),)),
+            page(1, block("text"), flags=(Flag(name="truncated", score=0.5),)),
             page(2, block("never seen")),
         ],
     )
