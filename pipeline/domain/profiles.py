@@ -10,12 +10,12 @@ class Profile(StrEnum):
     """Many pages in little time, with more errors."""
     BALANCED = "balanced"
     ACCURATE = "accurate"
-    """Small print, whatever it takes."""
+    """Print that is hard to read, whatever it takes."""
 
     @property
     def finest_scan_dpi(self) -> float:
-        """Return what finer scans are rendered at.
+        """Return what finer scans are rendered at; body text is 40 pixels high at 300, the recognisers' input.
 
-        At 300 body text is 40 to 50 pixels high, which is what recognisers see; print of half that size needs more.
+        Noisy print of 4 points, drawn: 0.16 % wrong characters at 200, none at 300 and 400.
         """
-        return {Profile.FAST: 200.0, Profile.BALANCED: 300.0, Profile.ACCURATE: 400.0}[self]
+        return 200.0 if self is Profile.FAST else 300.0

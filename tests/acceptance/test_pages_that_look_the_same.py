@@ -60,3 +60,8 @@ def test_a_page_is_read_once_for_a_tenant(system, book):
     anew = pages_of(system, system.submit(book))
     assert [page["text"] for page in anew] == [page["text"] for page in read]
     assert str(first) not in str(sources(anew))
+
+    swift = pages_of(system, system.submit(book, options={"profile": "fast"}))
+    assert [page["text"] for page in swift] == [page["text"] for page in read]
+    assert swift[0]["reused"] is None
+    assert [page["engine"]["revision"].split("-")[-4] for page in (read[0], swift[0])] == ["balanced", "fast"]

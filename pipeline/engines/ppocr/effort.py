@@ -52,7 +52,7 @@ def plan_for(profile: Profile, *, has_tiny: bool) -> Plan:
     """Return how a profile is read, with the tiny networks or without.
 
     Measured on the 22 pages of docs/quality.md, onnxruntime on one thread, mean share of wrong characters and CPU
-    seconds a page: tiny alone 6.9 %, 0.85; tiny and then small 3.50 %, 2.9; small alone 3.42 %, 4.4; small and again at
+    seconds a page: tiny alone 7.0 %, 0.9; tiny and then small 3.50 %, 2.8; small alone 3.42 %, 4.4; small and again at
     full width 3.29 %, 4.9.
     """
     match profile:

@@ -26,6 +26,6 @@ def test_a_scan_keeps_its_resolution_within_reason(native: float, long_side_pt: 
     assert scan_dpi(native, long_side_pt, limits()) == chosen
 
 
-@pytest.mark.parametrize(("profile", "chosen"), [("fast", 200), ("balanced", 300), ("accurate", 400)])
+@pytest.mark.parametrize(("profile", "chosen"), [("fast", 200), ("balanced", 300), ("accurate", 300)])
 def test_a_profile_says_how_fine_a_scan_stays(profile: str, chosen: float) -> None:
     assert scan_dpi(600, 842, LimitSettings().for_documents(Profile(profile))) == chosen
