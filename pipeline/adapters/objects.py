@@ -102,10 +102,15 @@ class S3Objects:
             return [_stored(item) for item in itertools.islice(found, at_most)]
 
     def check(self) -> None:
-        """Make sure, within seconds, that the bucket is there. Raises: Transient (`store_unavailable`)."""
-        with translated(self._bucket):
-            if not self._probe.bucket_exists(self._bucket):
-                raise Transient(ErrorCode.STORE_UNAVAILABLE, f"there is no bucket {self._bucket}: create it first")
+        """Make sure, within seconds, that the bucket is there for us. Raises: Transient (`store_unavailable`)."""
+        try:
+            with translated(self._bucket):
+                is_there = self._probe.bucket_exists(self._bucket)
+        except Rejected as error:
+            # No document's fault: a key or a policy was changed, and whoever did that can put it right.
+            raise Transient(ErrorCode.STORE_UNAVAILABLE, error.message) from error
+        if not is_there:
+            raise Transient(ErrorCode.STORE_UNAVAILABLE, f"there is no bucket {self._bucket}: create it first")
 
 
 class Links:
