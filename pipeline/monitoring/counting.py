@@ -59,8 +59,12 @@ class PrometheusMeter:
             ["level", "event"],
             registry=registry,
         )
+        # What begins at zero is seen to rise by its first event; of what begins at one, the rise is lost.
         for outcome in PageOutcome:
             self._pages.labels(outcome)
+        for step in Step:
+            self._steps.labels(step, "")
+            self._step_s.labels(step)
         self._peaks: dict[str, int] = {}
 
     def attempt_ended(self, ended: AttemptEnded) -> None:

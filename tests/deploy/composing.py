@@ -175,12 +175,21 @@ class ComposedStack:
         muniment.chmod(0o755)
 
 
-def shipped_expressions():
-    """Return every PromQL expression of the board and of the alert rules, with what it is for."""
-    board = json.loads((ROOT / "deploy/grafana/boards/muniment.json").read_text())
+def shipped_alerts():
+    """Return every alert rule by its name."""
     rules = yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text())
-    asked = [(panel["title"], target["expr"]) for panel in board["panels"] for target in panel.get("targets", ())]
-    return asked + [(rule["alert"], rule["expr"]) for group in rules["groups"] for rule in group["rules"]]
+    return {rule["alert"]: rule for group in rules["groups"] for rule in group["rules"]}
+
+
+def shipped_queries():
+    """Return every PromQL expression of the board, with the title of its panel."""
+    board = json.loads((ROOT / "deploy/grafana/boards/muniment.json").read_text())
+    return [(panel["title"], target["expr"]) for panel in board["panels"] for target in panel.get("targets", ())]
+
+
+def shipped_expressions():
+    """Return those of the board and of the alert rules, with what each is for."""
+    return shipped_queries() + [(name, rule["expr"]) for name, rule in shipped_alerts().items()]
 
 
 def metric_names(expression):

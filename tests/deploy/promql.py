@@ -30,8 +30,10 @@ class History:
         self._scrapes = []
 
     def add(self, at_s, samples):
-        """Take a scrape of all targets in: names, labels and values."""
-        assert not self._scrapes or at_s > self._scrapes[-1][0], "time goes one way"
+        """Take a scrape of all targets in: names, labels and values. Another one at the same time takes its place."""
+        assert not self._scrapes or at_s >= self._scrapes[-1][0], "time goes one way"
+        if self._scrapes and at_s == self._scrapes[-1][0]:
+            del self._scrapes[-1]
         series = {labelled({NAME: name, **labels}): value for name, labels, value in samples}
         self._scrapes.append((at_s, series))
 

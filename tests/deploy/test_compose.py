@@ -7,7 +7,15 @@ import yaml
 
 from pipeline.cli import _COMMANDS
 from pipeline.domain.states import JobState
-from tests.deploy.composing import ROOT, ComposedStack, interpolated, metric_names, read_compose, shipped_expressions
+from tests.deploy.composing import (
+    ROOT,
+    ComposedStack,
+    interpolated,
+    metric_names,
+    read_compose,
+    shipped_alerts,
+    shipped_expressions,
+)
 from tests.monitoring.scraping import Scrape
 from tests.system import scan
 
@@ -109,8 +117,7 @@ def test_prometheus_asks_every_service_that_serves_metrics(compose):
 
 
 def test_each_alert_says_what_to_do_and_has_a_cause_in_the_unit_tests_of_the_rules():
-    rules = yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text())
-    alerts = [rule for group in rules["groups"] for rule in group["rules"]]
-    assert all({"summary", "action"} <= rule["annotations"].keys() for rule in alerts)
+    alerts = shipped_alerts()
+    assert all({"summary", "action"} <= rule["annotations"].keys() for rule in alerts.values())
     causes = (ROOT / "deploy/prometheus/rules.test.yml").read_text()
-    assert {rule["alert"] for rule in alerts} == set(re.findall(r'alertname="(\w+)"', causes))
+    assert alerts.keys() == set(re.findall(r'alertname="(\w+)"', causes))

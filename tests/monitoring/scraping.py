@@ -11,27 +11,29 @@ from tests.waiting import eventually
 
 def get(port, path="/metrics"):
     """Return the status and text; wait for a process that has yet to bind its port."""
+    return eventually(lambda: answer(port, path))
 
-    def answer():
-        try:
-            with urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answered:
-                return answered.status, answered.read().decode()
-        except HTTPError as error:
-            return error.code, error.read().decode()
-        except (URLError, OSError):
-            return None
 
-    return eventually(answer)
+def answer(port, path="/metrics"):
+    """Return the status and text, None if nobody answers."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answered:
+            return answered.status, answered.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+    except (URLError, OSError):
+        return None
+
+
+def samples_of(text):
+    return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
 
 class Scrape:
     """What one or several processes say, added up."""
 
     def __init__(self, *ports):
-        texts = [get(port)[1] for port in ports]
-        self.samples = [
-            sample for text in texts for family in text_string_to_metric_families(text) for sample in family.samples
-        ]
+        self.samples = [sample for port in ports for sample in samples_of(get(port)[1])]
         self.names = {sample.name for sample in self.samples}
 
     def by(self, name, *labels):
