@@ -80,12 +80,15 @@ class System:
     def spawn_slot(self, number, **environment):
         return self.spawn(f"cpu{number}", "workers.worker", "--device", f"cpu:{number}", **environment)
 
-    def spawn(self, name, module, *arguments, **environment):
-        """Start a process under this name; what else is told to it alone is added to its environment."""
-        self._commands[name] = (module, *arguments), environment
+    def spawn(self, name, module, *arguments, prefix=(), **environment):
+        """Start a process under this name, after a prefix; what else is told to it alone goes to its environment."""
+        return self._start(name, [*prefix, sys.executable, "-m", module, *arguments], environment)
+
+    def _start(self, name, command, environment):
+        self._commands[name] = command, environment
         log = self._open.enter_context((self.folder / f"{name}.log").open("ab"))
         self.processes[name] = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            command,
             env={**self.environment, **environment},
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
@@ -106,8 +109,7 @@ class System:
         """Start again, as a supervisor of services would, what has ended."""
         for name, process in list(self.processes.items()):
             if process.poll() is not None:
-                command, environment = self._commands[name]
-                self.spawn(name, *command, **environment)
+                self._start(name, *self._commands[name])
 
     def child(self, name):
         """Return the process of a worker's pool, which runs its tasks."""

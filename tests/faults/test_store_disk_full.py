@@ -2,7 +2,6 @@
 
 import io
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,20 +10,9 @@ from minio.error import S3Error
 from pipeline.domain.states import JobState
 from pipeline.embedded.prepare import store_client
 from tests.faults.servers import Store
+from tests.small_disk import small_disk
 from tests.system import scan
 from tests.waiting import eventually
-
-MOUNT = 'mount -t tmpfs -o size=64m,mode=700 tmpfs "$0" && exec "$@"'
-NAMESPACES = (("unshare", "--mount"), ("unshare", "--user", "--map-root-user", "--mount"))
-
-
-def small_disk(at):
-    """Return what is put before a command so that it sees a small disk there. Skips where nothing may be mounted."""
-    for namespace in NAMESPACES:
-        prefix = (*namespace, "sh", "-c", MOUNT, str(at))
-        if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0:
-            return prefix
-    pytest.skip("neither we nor a user namespace may mount a disk here")
 
 
 @pytest.fixture
