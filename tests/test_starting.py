@@ -7,6 +7,7 @@ import sys
 
 import psycopg
 import pytest
+import redis
 from pydantic import SecretStr
 
 from pipeline.adapters.database import revisions, upgrade
@@ -15,6 +16,7 @@ from pipeline.embedded.ports import PortPicker
 from pipeline.embedded.prepare import store_client
 from pipeline.settings import BrokerSettings, DatabaseSettings, SettingsError
 from pipeline.starting import ExitCode, Unfit
+from tests.faults.servers import Broker
 from workers.broker_check import check_broker
 
 NOBODY_THERE = "127.0.0.1:9"
@@ -69,6 +71,21 @@ def test_a_broker_that_does_not_answer_or_would_break_the_rules(settings, monkey
     monkeypatch.setenv("CELERY_BROKER_URL", "redis://elsewhere/0")
     with pytest.raises(SettingsError, match=r"^CELERY_BROKER_URL: .* unset it"):
         check_broker(settings)
+
+
+def test_a_broker_that_may_drop_what_it_is_given(settings, tmp_path):
+    broker = Broker(tmp_path / "valkey")
+    try:
+        broker.start()
+        told = settings.model_copy(update={"broker": BrokerSettings(url=SecretStr(broker.url))})
+        check_broker(told)
+        with redis.Redis.from_url(broker.url) as client:
+            client.config_set("maxmemory-policy", "allkeys-lru")
+        with pytest.raises(Unfit, match=r"^broker: maxmemory-policy is allkeys-lru, .* noeviction \(127\.") as raised:
+            check_broker(told)
+    finally:
+        broker.close()
+    assert raised.value.code is ExitCode.BROKER
 
 
 @pytest.fixture
