@@ -10,6 +10,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from pipeline.domain.recognition import PageOutcome
+from pipeline.domain.states import Step
 from pipeline.ports.meter import AttemptEnded, StepEnded
 
 _CHUNK_S = (0.5, 1, 2, 5, 10, 20, 40, 60, 90, 120, 180, 300, 600, 1200)
