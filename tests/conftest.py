@@ -223,3 +223,11 @@ def system(settings: Settings, environment: dict[str, str], tmp_path: Path) -> I
         yield made
     finally:
         made.stop()
+
+
+@pytest.fixture
+def flower(system: "System") -> Callable[..., str]:
+    """Flower, which listens before any work is done; a function that asks it for a path."""
+    from tests.watching_flower import start_flower
+
+    return start_flower(system)

@@ -1,12 +1,15 @@
 """An accelerator whose memory runs out, or does not suffice at all; a simulated one, in a whole system."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from pipeline.domain.states import JobState
 from tests.device_runs import CAPACITY_BYTES, accelerator
 from tests.system import scan
+from tests.waiting import eventually
 
 NAME = "cuda:sim0"
 
@@ -28,8 +31,6 @@ def accelerated(system, tmp_path):
         system.spawn("accelerator", *worker, MUNIMENT_DEVICE_BYTES=str(CAPACITY_BYTES), **gated)
         wanted = 1 + slots
         live = "SELECT count(*) AS live FROM device WHERE lease_until > now() AND engine IS NOT NULL"
-        from tests.waiting import eventually
-
         eventually(lambda: system.rows.sql(live)[0].live == wanted, within=120)
         return system
 
@@ -76,7 +77,14 @@ def test_what_fits_on_no_accelerator_goes_to_the_cpu_or_is_refused(accelerated, 
     assert system.rows.sql("SELECT DISTINCT lane FROM chunk")[0].lane == "cpu"
 
 
-def test_a_long_scan_goes_to_the_accelerator_and_a_short_one_does_not_wait_for_it(accelerated, tmp_path):
+def shown_devices(system):
+    """Return what `muniment devices` shows, by device."""
+    command = [sys.executable, "-m", "pipeline.cli", "devices", "--json"]
+    shown = subprocess.run(command, env=system.environment, capture_output=True, text=True, check=True).stdout
+    return {device["name"]: device for device in map(json.loads, shown.splitlines())}
+
+
+def test_a_long_scan_goes_to_the_accelerator_and_a_short_one_does_not_wait_for_it(accelerated, flower, tmp_path):
     gate = tmp_path / "gate"
     system = accelerated(slots=1, gate=gate)
     long = system.submit(scan(tmp_path, 120))
@@ -84,9 +92,19 @@ def test_a_long_scan_goes_to_the_accelerator_and_a_short_one_does_not_wait_for_i
     short = system.submit(scan(tmp_path, 2, name="short.pdf"))
     assert system.finished(short).state is JobState.SUCCEEDED
     assert system.status(long).state is JobState.RUNNING
+    # The rows move first, the device's follows.
+    eventually(lambda: shown_devices(system)["cpu:0"]["state"] == "free")
+    assert shown_devices(system)[NAME]["state"] == "busy"
     gate.touch()
     assert system.finished(long, within=200).state is JobState.SUCCEEDED
     where = "SELECT DISTINCT job_id, lane, device_id FROM chunk JOIN chunk_attempt ON chunk_id = id"
     read = {(row.job_id, row.lane, row.device_id.rpartition("/")[2]) for row in system.rows.sql(where)}
     assert read == {(long, "gpu", NAME), (short, "cpu", "cpu:0")}
     system.assert_whole(long, 120)
+
+    def nodes():
+        tasks = [task for task in json.loads(flower("/api/tasks")).values() if task["name"] == "muniment.recognise"]
+        return {(task["root_id"], task["worker"].partition("@")[0]) for task in tasks if task["worker"]}
+
+    wanted = {(str(long), "cudasim0"), (str(short), "cpu0")}
+    eventually(lambda: nodes() == wanted, within=30)
