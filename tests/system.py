@@ -109,7 +109,11 @@ class System:
         """Start again, as a supervisor of services would, what has ended."""
         for name, process in list(self.processes.items()):
             if process.poll() is not None:
-                self._start(name, *self._commands[name])
+                self.again(name)
+
+    def again(self, name):
+        """Start a process as it was started before."""
+        return self._start(name, *self._commands[name])
 
     def child(self, name):
         """Return the process of a worker's pool, which runs its tasks."""

@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import urllib3
+from rapidfuzz.distance import Levenshtein
 
 from pipeline.embedded.state import read_state
 from pipeline.engines.plugins import absent
@@ -90,7 +92,8 @@ def test_the_engine_in_torch_reads_the_text_that_the_default_engine_reads(enviro
         pages = json.loads(Path(outputs["json"]).read_text())["pages"]
         assert {page["engine"]["name"] for page in pages} == {engine}
         texts[engine] = Path(outputs["text"]).read_text()
-    assert texts["ppocr-torch"] == texts["rapidocr"]
+    # By the same networks it is the same text (tests/engines); where the tiny ones are installed, most lines are theirs.
+    assert Levenshtein.normalized_distance(texts["ppocr-torch"], texts["rapidocr"]) < 0.005
     assert len(texts["rapidocr"].split()) > 50
 
 
@@ -104,6 +107,8 @@ def test_ctrl_c_cancels_the_jobs_and_leaves_nothing_running(environment, home, t
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        # What runs tests in the background may have had them ignore it.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - forked from the main thread
     )
     log = home / "logs" / "worker-cpu0.log"
     # A task that was received, not its name in the list of those that are known; it may come before "ready".

@@ -20,8 +20,7 @@ def test_jobs_in_flight_survive_a_restart_of_every_process_one_by_one(system, tm
         pages = system.status(long).pages_done
         later.append(system.submit(scan(tmp_path, 2, name=f"{name}.pdf")))
         assert system.kill(name, signal.SIGTERM).returncode == 0
-        command, environment = system._commands[name]
-        system.spawn(name, *command, **environment)
+        system.again(name)
         # The change goes on to the next process when work has gone on.
         system.pages_done(long, min(pages + 1, 60))
     for job_id, pages in ((long, 60), *((job_id, 2) for job_id in later)):
