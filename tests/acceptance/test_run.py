@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import urllib3
-from rapidfuzz.distance import Levenshtein
 
 from pipeline.embedded.state import read_state
 from pipeline.engines.plugins import absent
@@ -92,8 +91,7 @@ def test_the_engine_in_torch_reads_the_text_that_the_default_engine_reads(enviro
         pages = json.loads(Path(outputs["json"]).read_text())["pages"]
         assert {page["engine"]["name"] for page in pages} == {engine}
         texts[engine] = Path(outputs["text"]).read_text()
-    # By the same networks it is the same text (tests/engines); where the tiny ones are installed, they read most lines.
-    assert Levenshtein.normalized_distance(texts["ppocr-torch"], texts["rapidocr"]) < 0.005
+    assert texts["ppocr-torch"] == texts["rapidocr"]
     assert len(texts["rapidocr"].split()) > 50
 
 
