@@ -83,9 +83,10 @@ class Doorkeeper:
         names = [(knock.key.key_id, digest(knock.key.secret)) for knock in knocks]
         found = {name: status for name in set(names) if (status := self._known.get(name))}
         if asked := {knock.key for name, knock in zip(names, knocks, strict=True) if name not in found}:
-            read = self._keys.check(asked)
-            found |= {(key.key_id, digest(key.secret)): status for key, status in read.items()}
-            self._known.update(found)
+            read = {(key.key_id, digest(key.secret)): status for key, status in self._keys.check(asked).items()}
+            # Only these: whoever is known already is not to be known for longer because another knocks with him.
+            self._known.update(read)
+            found |= read
         return [found.get(name) for name in names]
 
 

@@ -4,7 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.domain.api_keys import Scope
+from pipeline.adapters.rate_limits import RateLimits
+from pipeline.api.callers import Caller, Doorkeeper, _Knock
+from pipeline.api.problems import Problem
+from pipeline.domain.api_keys import Scope, new_key
 from tests.api.conftest import ALL
 from tests.rows import unknown
 from tests.waiting import eventually
@@ -138,6 +141,14 @@ def test_a_key_that_is_revoked_or_has_expired_opens_nothing(api, tenant):
     # A key that was good a second ago need not be looked up again.
     eventually(lambda: revoked("GET", "/v1/jobs").status == 401, within=10)
     assert expired("GET", "/v1/jobs").status == 401
+
+
+def test_a_revoked_key_lives_no_longer_because_others_knock_with_it(api, tenant):
+    doorkeeper = Doorkeeper(api.keys, RateLimits(api.settings.broker), requests_per_minute=100_000)
+    mine, stranger = (_Knock(key, "127.0.0.1") for key in (api.key(tenant=tenant), new_key()))
+    assert isinstance(doorkeeper._admit([mine])[0], Caller)
+    api.keys.revoke([mine.key.key_id])
+    eventually(lambda: isinstance(doorkeeper._admit([mine, stranger])[0], Problem), within=10)
 
 
 def test_a_key_of_another_id_with_a_known_secret_opens_nothing(api, tenant):
