@@ -2,12 +2,13 @@
 
 import gc
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 
 from pipeline.domain.errors import ErrorCode, RecognitionFailed
-from pipeline.ports.engines import MemoryReading
+from pipeline.ports.documents import PageImage
+from pipeline.ports.engines import MemoryReading, ReadPage
 
 NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
@@ -38,6 +39,30 @@ def give_back(device: torch.device, outcomes: Iterable[object]) -> None:
         isinstance(outcome, RecognitionFailed) and outcome.code is ErrorCode.OUT_OF_MEMORY for outcome in outcomes
     ):
         torch.cuda.empty_cache()
+
+
+def read_together(
+    pages: Iterable[PageImage],
+    read: Callable[[Sequence[PageImage]], Sequence[ReadPage | RecognitionFailed]],
+    device: torch.device,
+) -> Iterator[ReadPage]:
+    """Read pages at once and yield each, in the order given; their pixels are let go of before the first is taken.
+
+    Raises: RecognitionFailed, for a page that failed; the iterator goes on with the next one.
+    """
+    together = list(pages)
+    numbers = [page.number for page in together]
+    found = read(together)
+    together.clear()
+    give_back(device, found)
+    return map(_given, numbers, found)
+
+
+def _given(number: int, found: ReadPage | RecognitionFailed) -> ReadPage:
+    """Return a page that was read, or raise its failure with its number. Raises: RecognitionFailed."""
+    if isinstance(found, RecognitionFailed):
+        raise RecognitionFailed(found.code, f"page {number}: {found.message}")
+    return found
 
 
 class CudaMemory:

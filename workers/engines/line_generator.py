@@ -26,10 +26,10 @@ from pipeline.engines.ppocr.runtime import FloatArray, Nets
 from pipeline.engines.ppocr.weights import installed_folder, verified_weights
 from pipeline.ports.documents import PageImage, Pixels
 from pipeline.ports.engines import MemoryGauge, ReadPage, Reads
-from workers.engines.device import NAMES, gauge_of, give_back, precision_of, this_device
+from workers.engines.device import NAMES, gauge_of, precision_of, read_together, this_device
 from workers.engines.model_folder import digest_of
 from workers.engines.ppocr_batches import MOST_PIXELS
-from workers.engines.ppocr_torch import given, loaded_nets
+from workers.engines.ppocr_torch import loaded_nets
 from workers.engines.sureness import Sureness
 
 NAME = "transformers"
@@ -100,12 +100,7 @@ class LineGeneratorEngine:
         Raises: RecognitionFailed (`engine_failed`, `out_of_memory`), which holds on to no pixels and no tensors;
             Transient (`device_broken`).
         """
-        together = list(pages)
-        numbers = [page.number for page in together]
-        found = self._found(together)
-        together.clear()
-        give_back(self._device, found)
-        return map(given, numbers, found)
+        return read_together(pages, self._found, self._device)
 
     def _found(self, pages: Sequence[PageImage]) -> Sequence[ReadPage | RecognitionFailed]:
         try:

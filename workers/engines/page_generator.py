@@ -25,12 +25,11 @@ from pipeline.engines.generated.page import page_of
 from pipeline.engines.generated.sequence import pages_of
 from pipeline.ports.documents import PageImage
 from pipeline.ports.engines import Generation, MemoryGauge, ReadPage, Reads
-from workers.engines.device import NAMES, gauge_of, give_back, precision_of, this_device
+from workers.engines.device import NAMES, gauge_of, give_back, precision_of, read_together, this_device
 from workers.engines.generating import Bounds, generate
 from workers.engines.generators import Family, GeneratorOptions, UnlimitedOcrOptions, most_tiles
 from workers.engines.model_folder import fetched
 from workers.engines.page_models import PageModel, load
-from workers.engines.ppocr_torch import given
 
 log = structlog.get_logger()
 Found = TypeVar("Found")
@@ -85,12 +84,7 @@ class PageGeneratorEngine:
         Raises: RecognitionFailed (`engine_failed`, `out_of_memory`), which holds on to no pixels and no tensors;
             Transient (`device_broken`).
         """
-        together = list(pages)
-        numbers = [page.number for page in together]
-        found = self._found(together)
-        together.clear()
-        give_back(self._device, found)
-        return map(given, numbers, found)
+        return read_together(pages, self._found, self._device)
 
     def _found(self, pages: Sequence[PageImage]) -> Sequence[ReadPage | RecognitionFailed]:
         if self._family.reads is Reads.SEQUENCE and len(pages) > 1:

@@ -18,7 +18,7 @@ from pipeline.engines.ppocr.runtime import Answer, Best, FloatArray, Net, Nets
 from pipeline.engines.ppocr.weights import SMALL, Weights, installed_folder, verified_weights
 from pipeline.ports.documents import PageImage
 from pipeline.ports.engines import MemoryGauge, ReadPage, Reads
-from workers.engines.device import NAMES, gauge_of, give_back, precision_of, this_device
+from workers.engines.device import NAMES, gauge_of, precision_of, read_together, this_device
 from workers.engines.ppocr_batches import MOST_PIXELS, ON_ACCELERATOR, ON_CPU
 from workers.engines.ppocr_weights import detector, recogniser
 
@@ -77,12 +77,10 @@ class PpocrTorchEngine:
         Raises: RecognitionFailed (`engine_failed`, `out_of_memory`), which holds on to no pixels and no tensors;
             Transient (`device_broken`).
         """
-        together = list(pages)
-        numbers = [page.number for page in together]
-        found = read_pages(together, self._load(), most_pixels=MOST_PIXELS)
-        together.clear()
-        give_back(self._device, found)
-        return map(given, numbers, found)
+        return read_together(pages, self._read, self._device)
+
+    def _read(self, pages: Sequence[PageImage]) -> Sequence[ReadPage | RecognitionFailed]:
+        return read_pages(pages, self._load(), most_pixels=MOST_PIXELS)
 
     def _load(self) -> Nets:
         if self._nets is None:
@@ -91,13 +89,6 @@ class PpocrTorchEngine:
             self._nets = loaded_nets(weights, self._device, self._precision)
             check(self._nets, most_pixels=MOST_PIXELS)
         return self._nets
-
-
-def given(number: int, found: ReadPage | RecognitionFailed) -> ReadPage:
-    """Return a page that was read, or raise its failure with its number. Raises: RecognitionFailed."""
-    if isinstance(found, RecognitionFailed):
-        raise RecognitionFailed(found.code, f"page {number}: {found.message}")
-    return found
 
 
 def loaded_nets(weights: Weights, device: torch.device, precision: torch.dtype) -> Nets:
