@@ -56,10 +56,10 @@ class System:
     def simulate(self, **simulation):
         self.environment["MUNIMENT_SIMULATED"] = json.dumps(simulation)
 
-    def simulate_gate(self):
+    def simulate_gate(self, **simulation):
         """Let the engine's pages wait for a file, and return that: whoever touches it lets them go on."""
         gate = self.folder / "gate"
-        self.simulate(gate=str(gate))
+        self.simulate(gate=str(gate), **simulation)
         return gate
 
     def start(self, *, slots=1, dispatchers=1, io=1):

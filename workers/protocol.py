@@ -12,7 +12,7 @@ from pipeline.domain.recognition import Flag, PageOutcome
 from pipeline.domain.serialisation import flag_from_json, flag_to_json, source_from_json, source_to_json
 from pipeline.ports.chunks import KnownPage, PageEntry
 
-VERSION = 6
+VERSION = 7
 MAX_LINE_BYTES = 1024 * 1024
 Message = NewType("Message", dict[str, Any])
 

@@ -76,10 +76,10 @@ EXIT_NO_ENGINE = 5
 EXIT_DEVICE_BROKEN = 6
 
 
-def entry_of(page: PageResult, segment_key: str, digest: str | None = None) -> PageEntry:
+def entry_of(page: PageResult, segment_key: str, digest: str | None = None, *, tokens: int | None = None) -> PageEntry:
     """Return what the ledger keeps of a page.
 
-    Args: digest is what it looks like, if others may be taken over from it.
+    Args: digest is what it looks like, if others may be taken over from it; tokens are those generated for it.
     """
     return PageEntry(
         number=page.number,
@@ -98,6 +98,7 @@ def entry_of(page: PageResult, segment_key: str, digest: str | None = None) -> P
         error_detail=page.error_detail,
         digest=digest,
         source=page.provenance.source,
+        tokens=tokens,
     )
 
 
@@ -199,7 +200,15 @@ class Runner:
             for ordinal, group in enumerate(groups):
                 key = keys.segment(job_id, chunk_id, message["attempt"], ordinal)
                 self.objects.put(key, encode_segment(group), media_type=SEGMENT_MEDIA_TYPE)
-                entries = [entry_of(page, key, earlier.digest_of(page) if earlier else None) for page in group]
+                entries = [
+                    entry_of(
+                        page,
+                        key,
+                        earlier.digest_of(page) if earlier else None,
+                        tokens=reader.tokens_of.get(page.number),
+                    )
+                    for page in group
+                ]
                 self.say("pages", pages=[entry_to_json(entry) for entry in entries])
                 finished += len(group)
         return {

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import (
     CTE,
+    BigInteger,
     ColumnElement,
     Integer,
     Interval,
@@ -108,15 +109,15 @@ _entered = (
         FROM held, jsonb_to_recordset(CAST(:entries AS jsonb)) AS entry(
             number int, outcome text, segment_key text, flags jsonb, confidence float8, angle_deg float8, width_px int,
             height_px int, dpi float8, engine text, revision text, elapsed_ms int, error_code text, error_detail text,
-            reused_job uuid, reused_page int)
+            reused_job uuid, reused_page int, tokens bigint)
         WHERE page.job_id = :of_job AND page.number = entry.number AND page.outcome IS NULL
-        RETURNING page.number
+        RETURNING page.number, entry.tokens
     """)
-    .columns(column("number", Integer))
+    .columns(column("number", Integer), column("tokens", BigInteger))
     .cte("entered")
 )
 _progress = (
-    select(_extended.c.id, func.count(_entered.c.number).label("pages"))
+    select(_extended.c.id, func.count(_entered.c.number).label("pages"), func.sum(_entered.c.tokens).label("tokens"))
     .outerjoin_from(_extended, _entered, true())
     .group_by(_extended.c.id)
     .subquery("progress")
@@ -124,7 +125,11 @@ _progress = (
 _counted = (
     update(ChunkAttempt)
     .where(ChunkAttempt.chunk_id == _progress.c.id, ChunkAttempt.attempt == _ATTEMPT)
-    .values(pages_done=ChunkAttempt.pages_done + _progress.c.pages)
+    .values(
+        pages_done=ChunkAttempt.pages_done + _progress.c.pages,
+        # Null, and so left as it is, where none was generated.
+        tokens=func.coalesce(func.coalesce(ChunkAttempt.tokens, 0) + _progress.c.tokens, ChunkAttempt.tokens),
+    )
 )
 RECORD = (
     select(_UNWANTED, HELD_JOB.label("held"), _progress.c.pages)

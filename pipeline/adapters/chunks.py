@@ -318,6 +318,7 @@ def _entry_row(page: PageEntry) -> dict[str, Any]:
         "error_code": page.error_code,
         "error_detail": page.error_detail,
         "digest": page.digest,
+        "tokens": page.tokens,
         "reused_job": str(page.source.job_id) if page.source else None,
         "reused_page": page.source.number if page.source else None,
     }

@@ -293,6 +293,8 @@ class ChunkAttempt(Base):
     error_code: Mapped[str | None]
     error_detail: Mapped[str | None]
     pages_done: Mapped[int] = mapped_column(server_default=text("0"))
+    tokens: Mapped[int | None] = mapped_column(BigInteger)
+    """Generated for those pages; None where the engine generates none."""
     baseline_bytes: Mapped[int | None] = mapped_column(BigInteger)
     """Memory of the runner before the chunk: in use on an accelerator, else resident."""
     peak_bytes: Mapped[int | None] = mapped_column(BigInteger)

@@ -72,6 +72,8 @@ class Simulation:
     """How long it takes to get ready."""
     batch_pages: int = 1
     """How many it reads together."""
+    tokens: int | None = None
+    """That it says to have generated for a page."""
     faults: Mapping[int, str] = field(default_factory=dict)
     """By page number."""
     sizes: Mapping[str, str] = field(default_factory=dict)
@@ -192,7 +194,8 @@ class SimulatedEngine:
         self._wait()
         self._strike(page)
         box = ((0.0, 0.0), (100.0, 0.0), (100.0, 20.0), (0.0, 20.0))
-        return ReadPage(number=page.number, lines=(Line(text=f"page {page.number}", polygon=box, confidence=1.0),))
+        line = Line(text=f"page {page.number}", polygon=box, confidence=1.0)
+        return ReadPage(number=page.number, lines=(line,), tokens=self._simulation.tokens)
 
     def _take(self, pages: Iterable[PageImage]) -> Tensor | None:
         """Take what reading pages together takes. Raises: SimulatedMemoryError."""

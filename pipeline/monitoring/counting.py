@@ -37,6 +37,7 @@ class PrometheusMeter:
         self._page_s = Histogram(
             "muniment_page_seconds", "Time that a page took.", ["engine"], buckets=_PAGE_S, registry=registry
         )
+        self._tokens = Counter("muniment_tokens", "Tokens generated for pages.", ["engine"], registry=registry)
         self._peak = Gauge(
             "muniment_chunk_peak_bytes",
             "Most memory that a chunk took on a device since this began to count.",
@@ -78,9 +79,11 @@ class PrometheusMeter:
             self._peaks[ended.device] = ended.peak_bytes
             self._peak.labels(ended.device).set(ended.peak_bytes)
 
-    def page_read(self, engine: str, seconds: float) -> None:
-        """Count the time that a page took."""
+    def page_read(self, engine: str, seconds: float, tokens: int | None) -> None:
+        """Count the time that a page took, and what was generated for it."""
         self._page_s.labels(engine).observe(seconds)
+        if tokens is not None:
+            self._tokens.labels(engine).inc(tokens)
 
     def step_ended(self, ended: StepEnded) -> None:
         """Count a claimed step of a job."""

@@ -58,11 +58,13 @@ class TracingMeter:
         }
         if ended.peak_bytes is not None:
             attributes["muniment.peak_bytes"] = ended.peak_bytes
+        if ended.tokens is not None:
+            attributes["muniment.tokens"] = ended.tokens
         self._tell("recognise", ended.job_id, ended.seconds, attributes, error_code=ended.error_code)
 
-    def page_read(self, engine: str, seconds: float) -> None:
-        """Count the time that a page took."""
-        self._meter.page_read(engine, seconds)
+    def page_read(self, engine: str, seconds: float, tokens: int | None) -> None:
+        """Count the time that a page took, and what was generated for it."""
+        self._meter.page_read(engine, seconds, tokens)
 
     def step_ended(self, ended: StepEnded) -> None:
         """Tell of a claimed step of a job and, where that was its end, of the job; and count it."""

@@ -98,6 +98,8 @@ class PageEntry:
     """What it looks like, if others may be taken over from it."""
     source: PageSource | None = None
     """Where it was taken over from, if it was."""
+    tokens: int | None = None
+    """That were generated for it; None from engines that generate none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

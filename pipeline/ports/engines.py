@@ -35,7 +35,7 @@ class ReadPage:
     angle_deg: float = 0.0
     """How far clockwise the page had to be turned to be read; polygons lie on the page as given all the same."""
     tokens: int | None = None
-    """That were generated for it; None from engines that generate none."""
+    """That were generated for it, also in vain; None from engines that generate none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

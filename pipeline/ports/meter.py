@@ -39,6 +39,8 @@ class AttemptEnded:
     """Pages that got their outcome in it; given up ones are among the failed."""
     seconds: float
     peak_bytes: int | None
+    tokens: int | None
+    """Generated for those pages; None where the engine generates none."""
 
 
 class Meter(Protocol):
@@ -47,8 +49,8 @@ class Meter(Protocol):
     def attempt_ended(self, ended: AttemptEnded) -> None:
         """Count an attempt at a chunk."""
 
-    def page_read(self, engine: str, seconds: float) -> None:
-        """Count the time that a page took."""
+    def page_read(self, engine: str, seconds: float, tokens: int | None) -> None:
+        """Count the time that a page took, and what was generated for it."""
 
     def step_ended(self, ended: StepEnded) -> None:
         """Count a claimed step of a job."""
@@ -62,7 +64,7 @@ class Uncounted:
 
     def attempt_ended(self, ended: AttemptEnded) -> None: ...  # noqa: D102
 
-    def page_read(self, engine: str, seconds: float) -> None: ...  # noqa: D102
+    def page_read(self, engine: str, seconds: float, tokens: int | None) -> None: ...  # noqa: D102
 
     def step_ended(self, ended: StepEnded) -> None: ...  # noqa: D102
 

@@ -6,7 +6,7 @@ the one at fault. Where memory ran out, the ladder of `domain/batches.py` is wal
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pipeline.domain.batches import BatchBound
@@ -40,6 +40,8 @@ class ChunkReader:
     """That such a batch had."""
     tokens: int = 0
     """That the engine generated, if it is one that does."""
+    tokens_of: dict[int, int] = field(default_factory=dict)
+    """Of these, those for each page, by its number."""
 
     def read(self, tasks: Iterable[PageTask]) -> Iterator[PageResult]:
         """Yield each page's result, once, until all are done or it is stopped; some may overtake those in a batch.
@@ -96,7 +98,9 @@ class ChunkReader:
             again = []
             for page, image, outcome in zip(part, shown, outcomes, strict=True):
                 if isinstance(outcome, ReadPage):
-                    self.tokens += outcome.tokens or 0
+                    if outcome.tokens is not None:
+                        self.tokens += outcome.tokens
+                        self.tokens_of[page.number] = outcome.tokens
                     yield self.pages.recognised(page, outcome, spent, shown=image)
                 elif len(part) > 1 or _is_starved(outcome):
                     again.append(page)

@@ -89,6 +89,7 @@ class _Watch:
     in_work: int | None = None
     """The page that the runner is reading, if it is reading one alone."""
     finished: int = 0
+    tokens: int | None = None
     pages: Counter[PageOutcome] = field(default_factory=Counter)
     outcome: AttemptOutcome = AttemptOutcome.LOST
     """What was last written to the rows of how it ended."""
@@ -131,6 +132,7 @@ class _Watch:
             pages=self.finished,
             seconds=round(seconds, 2),
             peak_bytes=self.measured.peak_bytes,
+            tokens=self.tokens,
         )
         self.step.meter.attempt_ended(
             AttemptEnded(
@@ -143,6 +145,7 @@ class _Watch:
                 pages=self.pages,
                 seconds=seconds,
                 peak_bytes=self.measured.peak_bytes,
+                tokens=self.tokens,
             )
         )
 
@@ -192,7 +195,9 @@ class _Watch:
         self.finished += len(pages)
         self.pages.update(page.outcome for page in pages)
         for page in pages:
-            self.step.meter.page_read(page.engine or "none", (page.elapsed_ms or 0) / 1000)
+            if page.tokens is not None:
+                self.tokens = (self.tokens or 0) + page.tokens
+            self.step.meter.page_read(page.engine or "none", (page.elapsed_ms or 0) / 1000, page.tokens)
         self.renewed = time.monotonic()
         self._obey(hold)
 

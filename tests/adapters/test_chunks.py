@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -78,6 +79,21 @@ def test_pages_that_are_recorded_again_after_the_answer_was_lost_count_once(rows
     assert [row.pages_done for row in rows.sql("SELECT pages_done FROM chunk_attempt")] == [2]
     with pytest.raises(PipelineError, match="only 1 had no outcome yet"):
         rows.chunks.record(chunk.claim, [entry(2), entry(3)])
+
+
+def test_what_was_generated_for_pages_is_counted_with_them(rows):
+    _, [chunk] = rows.claimed(4)
+
+    def kept():
+        return rows.sql("SELECT tokens FROM chunk_attempt")[0].tokens
+
+    rows.chunks.record(chunk.claim, [entry(1)])
+    assert kept() is None
+    for _ in range(2):
+        rows.chunks.record(chunk.claim, [replace(entry(2), tokens=700), replace(entry(3), tokens=30)])
+    assert kept() == 730
+    rows.chunks.record(chunk.claim, [entry(4)])
+    assert kept() == 730
 
 
 def test_a_chunk_does_not_finish_while_a_page_has_no_outcome(rows):

@@ -12,7 +12,7 @@ from tests.waiting import eventually
 def test_each_query_has_data_after_one_job(system, tmp_path):
     """Of rates, there is something to be said when the job was seen twice: at first and when a part was done."""
     watch = Watch(tmp_path)
-    gate = system.simulate_gate()
+    gate = system.simulate_gate(tokens=60)
     system.spawn("metrics", "pipeline.monitoring.exporter", **watch.port_for("metrics"))
     system.spawn_dispatcher(0)
     system.spawn_io(0, **watch.port_for("io"))

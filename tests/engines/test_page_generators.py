@@ -136,7 +136,10 @@ def test_pages_of_one_sequence_are_bound_to_those_that_were_shown(folders):
 
 def test_a_sequence_with_another_number_of_pages_is_read_again_page_by_page(folders):
     engine = made(folders, "unlimited-ocr", sequence_prompt="Pages:", prompt=f"A page{ALONE}")
-    assert texts(engine.read([page(4), page(5), page(6)])) == [(number, ["klm"], []) for number in (4, 5, 6)]
+    read = list(engine.read([page(4), page(5), page(6)]))
+    assert texts(read) == [(number, ["klm"], []) for number in (4, 5, 6)]
+    # Its own, and a third of what was generated in vain.
+    assert [one.tokens for one in read] == [len("klm\n") + len(CHAINS[":"][:-1]) // 3] * 3
     bad = PageImage(number=5, pixels=np.zeros((60, 60, 5), np.uint8), dpi=100)
     results = engine.read([bad])
     with pytest.raises(RecognitionFailed, match="page 5") as caught:
@@ -250,6 +253,7 @@ def test_a_runner_reads_with_them(folders, environment, settings, monkeypatch, t
     assert [(page.number, page.engine, [flag.name for flag in page.flags]) for page in finished] == [
         (number, "qianfan-ocr", ["repetition"]) for number in (1, 2, 3)
     ]
+    assert all(64 <= page.tokens < 600 for page in finished)
 
 
 @pytest.mark.gpu

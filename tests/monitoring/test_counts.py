@@ -30,7 +30,7 @@ def served(port):
 def test_processes_and_rows_agree_with_the_ledger_after_a_run_with_failures(system, tmp_path):
     picker = PortPicker(tmp_path)
     dispatcher, io, device, rows = (picker.pick() for _ in range(4))
-    system.simulate(faults={"3": "fail", "7": "kill"})
+    system.simulate(faults={"3": "fail", "7": "kill"}, tokens=60)
     system.spawn_dispatcher(0, **served(dispatcher))
     system.spawn_io(0, **served(io))
     worker = system.spawn_slot(0, **served(device))
@@ -56,6 +56,9 @@ def test_processes_and_rows_agree_with_the_ledger_after_a_run_with_failures(syst
     assert said.one("muniment_no_progress_seconds") == 0
     peak = system.rows.sql("SELECT max(peak_bytes) FROM chunk_attempt")[0].max
     assert processes.by("muniment_chunk_peak_bytes", "device") == {"cpu:0": peak}
+    # Eight pages were read; what was entered by attempts that died counts, too.
+    assert system.rows.sql("SELECT sum(tokens) FROM chunk_attempt")[0].sum == 8 * 60
+    assert processes.by("muniment_tokens_total", "engine") == {"simulated": 8 * 60}
     assert processes.by("muniment_steps_total", "step", "error_code") == {
         ("ingest", ""): 1,
         ("ingest", "not_a_document"): 1,

@@ -61,7 +61,7 @@ def attributes(span):
 
 def test_a_job_is_a_trace_whose_spans_are_what_the_rows_have(system, collector, tmp_path):
     system.environment |= {"MUNIMENT_TRACES__ENDPOINT": collector.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
-    system.simulate(faults={"7": "kill"})
+    system.simulate(faults={"7": "kill"}, tokens=60)
     system.start()
     job_id = system.submit(scan(tmp_path, 10))
     assert system.finished(job_id).state is JobState.PARTIAL
@@ -86,6 +86,7 @@ def test_a_job_is_a_trace_whose_spans_are_what_the_rows_have(system, collector, 
     assert {each["error.type"] for each in told if each["muniment.outcome"] == "failed"} == {"process_died"}
     assert sum(each.get("muniment.pages.recognised", 0) for each in told) == 9
     assert sum(each.get("muniment.pages.failed", 0) for each in told) == 1
+    assert sum(each.get("muniment.tokens", 0) for each in told) == 9 * 60
     assert all(whole.start_time_unix_nano <= span.start_time_unix_nano for span in spans)
     assert all(span.end_time_unix_nano <= whole.end_time_unix_nano + 1e9 for span in spans)
 

@@ -26,7 +26,7 @@ from pipeline.engines.generated.sequence import pages_of
 from pipeline.ports.documents import PageImage
 from pipeline.ports.engines import Generation, MemoryGauge, ReadPage, Reads
 from workers.engines.device import NAMES, gauge_of, give_back, precision_of, read_together, this_device
-from workers.engines.generating import Bounds, generate
+from workers.engines.generating import Bounds, Generated, generate
 from workers.engines.generators import Family, GeneratorOptions, UnlimitedOcrOptions, most_tiles
 from workers.engines.model_folder import fetched
 from workers.engines.page_models import PageModel, load
@@ -91,14 +91,18 @@ class PageGeneratorEngine:
             bound = self._tried(lambda loaded: loaded.sequence(pages, self._wanted))
             if isinstance(bound, RecognitionFailed):
                 return [bound] * len(pages)
-            return bound or [self._alone(page) for page in pages]
+            if isinstance(bound, int):
+                return [self._alone(page, in_vain=bound // len(pages)) for page in pages]
+            return bound
         found = self._tried(lambda loaded: loaded.batch(pages, self._wanted))
         return [found] * len(pages) if isinstance(found, RecognitionFailed) else found
 
-    def _alone(self, page: PageImage) -> ReadPage | RecognitionFailed:
+    def _alone(self, page: PageImage, *, in_vain: int) -> ReadPage | RecognitionFailed:
         found = self._tried(lambda loaded: loaded.batch([page], self._wanted)[0])
         give_back(self._device, [found])
-        return found
+        if isinstance(found, RecognitionFailed):
+            return found
+        return replace(found, tokens=(found.tokens or 0) + in_vain)
 
     def _tried(self, reading: "Callable[[_Loaded], Found]") -> Found | RecognitionFailed:
         try:
@@ -147,18 +151,19 @@ class _Loaded:
             for page, one in zip(pages, made, strict=True)
         ]
 
-    def sequence(self, pages: Sequence[PageImage], wanted: Generation) -> list[ReadPage] | None:
-        """Return what the model says of all pages in one sequence; None if it is not of as many pages.
+    def sequence(self, pages: Sequence[PageImage], wanted: Generation) -> list[ReadPage] | int:
+        """Return what the model says of all pages in one sequence; how many tokens, if of another number of pages.
 
         Raises: whatever the model raises.
         """
         assert isinstance(self._options, UnlimitedOcrOptions)  # noqa: S101 - the only family of this kind
         prompt = self._model.asked([page.pixels for page in pages], 0)
         bounds = self._bounds(self._tokens(wanted) * len(pages), self._options.sequence_window)
-        [made] = generate(self._model, [prompt], bounds, wanted.progressed)
+        made: Generated = generate(self._model, [prompt], bounds, wanted.progressed)[0]
         found = pages_of(pages, made.said, is_whole=made.is_whole, tokens=made.tokens)
         if found is None:
             log.info("sequence_not_bound", pages=len(pages), tokens=made.tokens, ended=made.is_whole)
+            return made.tokens
         return found
 
     def _tiles(self, page: PageImage, wanted: Generation) -> int:
