@@ -216,6 +216,7 @@ def _serve_device(state: _State, name: str) -> None:
             total_bytes=info.total_bytes,
             model_of=lambda engine: memory_of(engine, settings.devices.engine_options.get(engine, {})),
             learnt=state.wiring.engine_memory,
+            other_engine_of=settings.devices.other_engine.get,
         ),
         health=Health(sick_after=settings.devices.sick_after, probe_every=settings.devices.probe_every),
         described=describe,

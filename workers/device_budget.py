@@ -6,7 +6,7 @@ from typing import Protocol
 
 import structlog
 
-from pipeline.domain.batches import BatchBound
+from pipeline.domain.batches import BatchBound, Misfit
 from pipeline.domain.chunk_memory import EngineMemory
 from pipeline.domain.document import PageClass
 from pipeline.domain.errors import Transient
@@ -27,6 +27,9 @@ class LearntMemory(Protocol):
     def correction(self, engine: str) -> float:
         """Return how much more an engine takes than was planned, 1 if that is not known."""
 
+    def other_engine(self, misfit: Misfit) -> str | None:
+        """Return what read such pages when this engine had no memory for one, if that was not long ago."""
+
     def learn(
         self,
         engine: str,
@@ -39,6 +42,9 @@ class LearntMemory(Protocol):
     ) -> None:
         """Keep what sufficed, if memory ran out, and the correction, if something was measured."""
 
+    def learn_other_engine(self, misfit: Misfit, other: str) -> None:
+        """Keep what has read such a page."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceBudget:
@@ -50,6 +56,8 @@ class DeviceBudget:
     """None where nothing is planned: the memory of a CPU slot is the host's."""
     model_of: Callable[[str], EngineMemory | None]
     learnt: LearntMemory
+    other_engine_of: Callable[[str], str | None] = lambda _engine: None
+    """Names what reads instead what an engine has no memory for, as the settings say now."""
 
     def free_bytes(self, taken_bytes: int) -> int | None:
         """Return what there is for an engine where others hold so much."""
@@ -67,6 +75,27 @@ class DeviceBudget:
             log.warning("memory_not_recalled", detail=error.message)
             return None
         return planned.within(before) if planned and before else planned or before
+
+    def misfit(self, engine: EngineIdentity, page_class: PageClass) -> Misfit:
+        """Return what such pages are to an engine that has no memory for one."""
+        return Misfit(engine=engine.name, revision=engine.revision, device=self.device, page_class=page_class)
+
+    def other_engine(self, engine: EngineIdentity, page_class: PageClass) -> str | None:
+        """Return what such pages are to begin with, if this engine had no memory for one and another one read it."""
+        wanted = self.other_engine_of(engine.name)
+        try:
+            found = self.learnt.other_engine(self.misfit(engine, page_class)) if wanted else None
+        except Transient as error:
+            log.warning("memory_not_recalled", detail=error.message)
+            return None
+        return found if found == wanted else None
+
+    def learn_other_engine(self, misfit: Misfit, other: str) -> None:
+        """Keep what has read a page that another engine had no memory for; rows out of reach are no trouble."""
+        try:
+            self.learnt.learn_other_engine(misfit, other)
+        except Transient as error:
+            log.warning("memory_not_learnt", detail=error.message)
 
     def with_plan(self, engine: EngineIdentity, measured: Measured, *, pages: int, pixels: int) -> Measured:
         """Return a measurement with what was planned for its largest batch, uncorrected."""

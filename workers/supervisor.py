@@ -13,18 +13,19 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from pipeline.domain.batches import ANY, BatchBound
+from pipeline.domain.batches import ANY, BatchBound, Misfit
 from pipeline.domain.device_health import BREAKS_THE_RUNNER, Health
 from pipeline.domain.errors import ErrorCode, PipelineError, Transient
 from pipeline.domain.languages import parse_language
 from pipeline.domain.profiles import Profile
-from pipeline.domain.recognition import EngineIdentity
+from pipeline.domain.recognition import EngineIdentity, PageOutcome
 from pipeline.domain.retry import Attempts
 from pipeline.engines.registry import ASKED_NOTHING, Asked, heard_by
-from pipeline.ports.chunks import ClaimedChunk, KnownPage, Measured
+from pipeline.ports.chunks import ClaimedChunk, KnownPage, Measured, PageTask
 from pipeline.ports.devices import (
     BatchLowered,
     ChunkEnded,
+    EngineChanged,
     PageSeen,
     PagesFinished,
     ReadingEvent,
@@ -97,6 +98,8 @@ class Supervisor:
         self._is_kept_out = False
         self._described = described
         self._identity: EngineIdentity | None = None
+        self._identities: dict[str, EngineIdentity] = {}
+        """Of the engines that its runners have had, by name."""
         self._warm_bytes = 0
         self._warm_by = 0.0
         self._in_use = threading.Lock()
@@ -193,25 +196,23 @@ class Supervisor:
                 self._is_reading = False
 
     def _read(self, chunk: ClaimedChunk) -> Generator[ReadingEvent, None, None]:
-        ended = False
-        lowered: BatchBound | None = None
+        course = _Course(unfinished={page.number: page for page in chunk.pages})
         try:
             yield from self._switch(chunk)
             self._send(chunk)
             for event in self._events():
+                course.hear(event)
                 if isinstance(event, PagesFinished):
                     self._health = self._health.worked()
-                if isinstance(event, BatchLowered):
-                    lowered = event.bound
+                    self._learn_other_engine(chunk, event)
                 if isinstance(event, ChunkEnded):
-                    ended = True
-                    known = self._learn(chunk, event, lowered)
+                    known = self._learn(chunk, event, course.lowered)
                     self._weigh(known.measured)
                     yield known
                 else:
                     yield event
         except GeneratorExit:
-            if not ended:
+            if not course.ended:
                 self._settle()
             raise
         except (RunnerGone, ProtocolError) as error:
@@ -219,6 +220,7 @@ class Supervisor:
             raise PipelineError(ErrorCode.PROCESS_DIED, str(error)) from None
         except ReadingFailed as error:
             error.measured = self._with_used(error.measured)
+            error.misfit = self._misfit(error, course)
             if error.code in BREAKS_THE_RUNNER:
                 # What the failed attempt still holds ends with its process; the next one starts from the baseline.
                 self._show(error.measured)
@@ -259,8 +261,35 @@ class Supervisor:
             log.error("runner_does_not_end", device=self._device_id, pid=runner.pid, detail=str(error))  # noqa: TRY400
 
     def _switch(self, chunk: ClaimedChunk) -> Generator[ReadingEvent, None, None]:
-        """Replace the runner if the chunk's job asks for another engine than it has, or asks other things of it."""
+        """Have the engine that the chunk's job asks for, or the one that lately read what this had no memory for."""
         engine = str(chunk.options.get("engine") or self._default_engine)
+        if engine not in self._identities:
+            # Which revision of it has no memory is to be known first.
+            yield from self._have(engine, chunk)
+        other = self._other_engine(engine, chunk)
+        yield from self._have(other or engine, chunk)
+        if other:
+            yield EngineChanged(engine=other, instead_of=engine)
+
+    def _other_engine(self, engine: str, chunk: ClaimedChunk) -> str | None:
+        """Return what reads instead; nothing once that has failed, too, so that the ladder is walked from its top."""
+        identity = self._identities.get(engine)
+        if self._budget is None or identity is None or chunk.attempts != Attempts():
+            return None
+        return self._budget.other_engine(identity, class_of(chunk.pages))
+
+    def _misfit(self, error: ReadingFailed, course: "_Course") -> Misfit | None:
+        if error.code is not ErrorCode.OUT_OF_MEMORY or self._budget is None or self._identity is None:
+            return None
+        return self._budget.misfit(self._identity, class_of(tuple(course.unfinished.values())))
+
+    def _learn_other_engine(self, chunk: ClaimedChunk, finished: PagesFinished) -> None:
+        was_read = any(page.outcome is PageOutcome.RECOGNISED for page in finished.pages)
+        if chunk.misfit and was_read and self._budget and self._identity:
+            self._budget.learn_other_engine(chunk.misfit, self._identity.name)
+
+    def _have(self, engine: str, chunk: ClaimedChunk) -> Generator[ReadingEvent, None, None]:
+        """Replace the runner if it has another engine, or was told other things than the chunk's job asks of it."""
         asked = heard_by(engine, Asked(languages=_languages(chunk), profile=_profile(chunk)))
         if (engine, asked) == (self._command.engine, self._command.asked) and self._is_warm:
             return
@@ -413,6 +442,7 @@ class Supervisor:
         self._identity = EngineIdentity(
             name=message["engine"], revision=message["revision"], settings_digest=message["settings_digest"]
         )
+        self._identities[self._identity.name] = self._identity
         warm = measured_of(message)
         self._warm_bytes = warm.after_bytes or 0
         self._crowding.warm()
@@ -433,6 +463,25 @@ class Supervisor:
         if self._runner is None:
             raise RunnerGone("there is no runner")
         return self._runner
+
+
+@dataclass(slots=True, kw_only=True)
+class _Course:
+    """How far a chunk has come."""
+
+    unfinished: dict[int, PageTask]
+    lowered: BatchBound | None = None
+    ended: bool = False
+
+    def hear(self, event: ReadingEvent) -> None:
+        """Take note of what happens to it."""
+        if isinstance(event, PagesFinished):
+            for page in event.pages:
+                self.unfinished.pop(page.number, None)
+        elif isinstance(event, BatchLowered):
+            self.lowered = event.bound
+        elif isinstance(event, ChunkEnded):
+            self.ended = True
 
 
 def _languages(chunk: ClaimedChunk) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, assert_never
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, Result, func, insert, select, text, update
+from sqlalchemy import Connection, Engine, Result, func, insert, null, select, text, update
 
 from pipeline.adapters import chunk_statements as statements
 from pipeline.adapters import known_pages
@@ -20,6 +20,7 @@ from pipeline.adapters.events import note
 from pipeline.adapters.jobs import attempts_of
 from pipeline.adapters.passwords import password_of
 from pipeline.adapters.tables import Chunk, ChunkAttempt, Job, Page
+from pipeline.domain.batches import Misfit
 from pipeline.domain.document import ChunkId, JobId, Lane, PageClass, PageRange, chunk_id
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.recognition import PageOutcome
@@ -71,6 +72,7 @@ class PostgresChunkMoves:
             options=row.job_options | (row.options or {}),
             attempts=attempts_of(row),
             password=password_of(row),
+            misfit=None if row.misfit is None else _misfit(row.misfit),
         )
 
     def renew(self, claim: ChunkClaim) -> Hold:
@@ -158,8 +160,9 @@ def obey(
             chunk = _leave(connection, claim, ChunkState.SPLIT, error)
             children = split_range(_unfinished(connection, claim.job_id, chunk), suspect=suspect)
             _replace(connection, claim.job_id, chunk, children)
-        case ReadWith(engine=engine):
-            anew = {"failures": 0, "not_before": NOW, "options": _options_with(engine)}
+        case ReadWith(engine=engine, misfit=misfit):
+            kept = null() if misfit is None else asdict(misfit)
+            anew = {"failures": 0, "not_before": NOW, "options": _options_with(engine), "misfit": kept}
             _leave(connection, claim, ChunkState.READY, error, anew)
             note(
                 connection, "chunk.engine_changed", claim.job_id, claim.chunk_id,
@@ -187,6 +190,10 @@ def give_up_pages(connection: Connection, chunk: Any, error: PipelineError) -> N
             error_detail=error.message,
         )
     )
+
+
+def _misfit(row: Mapping[str, Any]) -> Misfit:
+    return Misfit(**{**row, "page_class": PageClass(row["page_class"])})
 
 
 def _options_with(engine: str) -> Any:

@@ -1,14 +1,16 @@
 """What has been learnt of the memory that engines take, for all workers to start from."""
 
+from dataclasses import asdict
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import Engine, select
+from sqlalchemy import ColumnElement, Engine, select
 from sqlalchemy.dialects.postgresql import insert
 
 from pipeline.adapters.conditions import NOW
 from pipeline.adapters.database import transaction
 from pipeline.adapters.tables import EngineMemory
-from pipeline.domain.batches import BatchBound
+from pipeline.domain.batches import BatchBound, Misfit
 from pipeline.domain.document import PageClass
 
 
@@ -21,16 +23,26 @@ class PostgresEngineMemory:
 
     def bound(self, engine: str, revision: str, device: str, page_class: PageClass) -> BatchBound | None:
         """Return what sufficed when memory last ran out, if that was not long ago."""
+        of = Misfit(engine=engine, revision=revision, device=device, page_class=page_class)
         statement = select(EngineMemory.pages, EngineMemory.pixels, EngineMemory.page_pixels).where(
-            EngineMemory.engine == engine,
-            EngineMemory.revision == revision,
-            EngineMemory.device == device,
-            EngineMemory.page_class == page_class,
-            EngineMemory.lowered_at > NOW - self._keep_bounds,
+            *_of(of), EngineMemory.lowered_at > NOW - self._keep_bounds
         )
         with transaction(self._engine) as connection:
             row = connection.execute(statement).one_or_none()
         return row and BatchBound(pages=row.pages, pixels=row.pixels, page_pixels=row.page_pixels)
+
+    def other_engine(self, misfit: Misfit) -> str | None:
+        """Return what read such pages when this engine had no memory for one, if that was not long ago."""
+        statement = select(EngineMemory.other_engine).where(
+            *_of(misfit), EngineMemory.other_at > NOW - self._keep_bounds
+        )
+        with transaction(self._engine) as connection:
+            found: str | None = connection.execute(statement).scalar_one_or_none()
+        return found
+
+    def learn_other_engine(self, misfit: Misfit, other: str) -> None:
+        """Keep what has read such a page."""
+        self._write(misfit, {"other_engine": other, "other_at": NOW})
 
     def correction(self, engine: str) -> float:
         """Return how much more an engine takes than was planned, by what was measured last; 1 if nothing was."""
@@ -65,19 +77,21 @@ class PostgresEngineMemory:
                 "lowered_at": NOW,
             }
         )
-        changed = bound | ({} if correction is None else {"correction": correction}) | {"updated_at": NOW}
-        statement = insert(EngineMemory).values(
-            engine=engine, revision=revision, device=device, page_class=page_class, **changed
-        )
+        of = Misfit(engine=engine, revision=revision, device=device, page_class=page_class)
+        self._write(of, bound | ({} if correction is None else {"correction": correction}))
+
+    def _write(self, of: Misfit, values: dict[str, Any]) -> None:
+        changed = values | {"updated_at": NOW}
+        key = [EngineMemory.engine, EngineMemory.revision, EngineMemory.device, EngineMemory.page_class]
+        statement = insert(EngineMemory).values(**asdict(of), **changed)
         with transaction(self._engine) as connection:
-            connection.execute(
-                statement.on_conflict_do_update(
-                    index_elements=[
-                        EngineMemory.engine,
-                        EngineMemory.revision,
-                        EngineMemory.device,
-                        EngineMemory.page_class,
-                    ],
-                    set_=changed,
-                )
-            )
+            connection.execute(statement.on_conflict_do_update(index_elements=key, set_=changed))
+
+
+def _of(misfit: Misfit) -> tuple[ColumnElement[bool], ...]:
+    return (
+        EngineMemory.engine == misfit.engine,
+        EngineMemory.revision == misfit.revision,
+        EngineMemory.device == misfit.device,
+        EngineMemory.page_class == misfit.page_class,
+    )

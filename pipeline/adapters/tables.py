@@ -266,6 +266,8 @@ class Chunk(Base):
     """Estimated at planning, on one CPU slot."""
     options: Mapped[dict[str, Any] | None]
     """What a retry asked for otherwise than the job does."""
+    misfit: Mapped[dict[str, Any] | None]
+    """What there was no memory for, where that is why another engine is to read it."""
     error_code: Mapped[str | None]
     error_detail: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(server_default=_NOW)
@@ -425,6 +427,7 @@ class EngineMemory(Base):
             name="engine_memory_bound_whole",
         ),
         CheckConstraint("correction > 0", name="engine_memory_correction_positive"),
+        CheckConstraint("(other_engine IS NULL) = (other_at IS NULL)", name="engine_memory_other_whole"),
     )
 
     engine: Mapped[str] = mapped_column(primary_key=True)
@@ -439,6 +442,9 @@ class EngineMemory(Base):
     lowered_at: Mapped[datetime | None]
     correction: Mapped[float | None]
     """How much more a batch takes than was planned."""
+    other_engine: Mapped[str | None]
+    """That read what this one had no memory for."""
+    other_at: Mapped[datetime | None]
     updated_at: Mapped[datetime] = mapped_column(server_default=_NOW)
 
 

@@ -6,6 +6,8 @@ after the last step, another process, a smaller chunk, another engine, is decide
 
 from dataclasses import dataclass, replace
 
+from pipeline.domain.document import PageClass
+
 LEAST_PAGE_PIXELS = 1_000_000
 """An A4 page at 100 dpi: ten-point print is still legible, and less would be guessed at rather than read."""
 
@@ -49,6 +51,17 @@ class BatchBound:
             return replace(self, pages=max(1, min(self.pages, pages) // 2), pixels=min(self.pixels, pixels) // 2)
         half = pixels // 2
         return replace(self, pages=1, page_pixels=half) if half >= LEAST_PAGE_PIXELS else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """A class of pages of which an engine could not read one alone, for want of memory."""
+
+    engine: str
+    revision: str
+    device: str
+    """Kind and size, `cuda 25757220864`."""
+    page_class: PageClass
 
 
 def _smaller(one: int | None, other: int | None) -> int | None:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import assert_never
 
+from pipeline.domain.batches import Misfit
 from pipeline.domain.document import PageRange
 from pipeline.domain.errors import ErrorCode
 
@@ -100,6 +101,8 @@ class ReadWith:
     """The chunk becomes due again at once, for another engine, which has all attempts before it."""
 
     engine: str
+    misfit: Misfit | None = None
+    """What there was no memory for, to be remembered if the other engine has."""
 
 
 ChunkDecision = Retry | Split | GiveUp | ReadWith
@@ -129,17 +132,19 @@ def decide(
     limits: AttemptLimits,
     jitter: float,
     other_engine: str | None = None,
+    misfit: Misfit | None = None,
 ) -> ChunkDecision:
     """Return what becomes of a chunk whose attempt has just ended badly.
 
     Args: attempts counts the chunk's attempts so far, this one included; pages_left counts its pages without an
-        outcome; jitter is random in [0, 1); other_engine is what may read what this one has no memory for.
+        outcome; jitter is random in [0, 1); other_engine is what may read what this one has no memory for, which is
+        the misfit.
     """
     if pages_left > 1 and _is_poisoned(code, attempts=attempts, limits=limits):
         return Split()
     decision = decide_step(code, attempts=attempts, limits=limits, jitter=jitter)
     if isinstance(decision, GiveUp) and code is ErrorCode.OUT_OF_MEMORY and other_engine:
-        return ReadWith(engine=other_engine)
+        return ReadWith(engine=other_engine, misfit=misfit)
     return decision
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
+from pipeline.domain.batches import Misfit
 from pipeline.domain.document import ChunkId, JobId, Lane, PageClass
 from pipeline.domain.errors import PipelineError
 from pipeline.domain.password import Password
@@ -46,6 +47,8 @@ class ClaimedChunk:
     options: Mapping[str, object]
     attempts: Attempts
     password: Password | None
+    misfit: Misfit | None = None
+    """What there was no memory for, where that is why the options name another engine."""
 
 
 class Hold(StrEnum):

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from pipeline.domain.batches import BatchBound
+from pipeline.domain.batches import BatchBound, Misfit
 from pipeline.domain.document import ChunkId, JobId, Lane
 from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.recognition import EngineIdentity
@@ -26,6 +26,14 @@ class BatchLowered:
     """Memory ran out; from now on the runner takes no more than this at once, and it reads the pages again."""
 
     bound: BatchBound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineChanged:
+    """Another engine reads the chunk, for the one that it wants had lately no memory for such pages, even one alone."""
+
+    engine: str
+    instead_of: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +73,11 @@ class ReadingFailed(PipelineError):
     def __init__(self, code: ErrorCode, message: str, measured: Measured) -> None:
         super().__init__(code, message)
         self.measured = measured
+        self.misfit: Misfit | None = None
+        """What there was no memory for, if that is why, and where it is known."""
 
 
-ReadingEvent = PagesStarted | BatchLowered | PageSeen | PagesFinished | Tick | ChunkEnded
+ReadingEvent = PagesStarted | BatchLowered | EngineChanged | PageSeen | PagesFinished | Tick | ChunkEnded
 
 
 class ReadingDevice(Protocol):

@@ -10,7 +10,6 @@ from typing import assert_never
 
 import structlog
 
-from pipeline.domain.batches import BatchBound
 from pipeline.domain.document import ChunkId
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove, Transient
 from pipeline.domain.recognition import PageOutcome
@@ -20,6 +19,7 @@ from pipeline.ports.chunks import ChunkClaim, ChunkMoves, ClaimedChunk, Hold, Kn
 from pipeline.ports.devices import (
     BatchLowered,
     ChunkEnded,
+    EngineChanged,
     PageSeen,
     PagesFinished,
     PagesStarted,
@@ -158,7 +158,11 @@ class _Watch:
                         # Of several, none is more suspect than the others.
                         self.in_work = numbers[0] if len(numbers) == 1 else None
                     case BatchLowered(bound=bound):
-                        self._note_lowered(bound)
+                        log.warning("batch_lowered", chunk_id=str(self.claim.chunk_id), **asdict(bound))
+                        self._note("chunk.batch_lowered", **asdict(bound))
+                    case EngineChanged(engine=engine, instead_of=instead_of):
+                        log.info("engine_remembered", engine=engine, instead_of=instead_of)
+                        self._note("chunk.engine_changed", engine=engine, code=ErrorCode.OUT_OF_MEMORY, remembered=True)
                     case PageSeen():
                         self.step.device.answer(event, self._known(event.digest))
                     case PagesFinished(pages=pages):
@@ -174,10 +178,9 @@ class _Watch:
                         assert_never(event)
                 self._hold()
 
-    def _note_lowered(self, bound: BatchBound) -> None:
-        log.warning("batch_lowered", chunk_id=str(self.claim.chunk_id), **asdict(bound))
+    def _note(self, kind: str, **detail: object) -> None:
         try:
-            self.step.chunks.note(self.claim, "chunk.batch_lowered", **asdict(bound))
+            self.step.chunks.note(self.claim, kind, **detail)
         except Transient as error:
             # The trail is poorer for it; the reading goes on.
             log.warning("rows_out_of_reach", chunk_id=str(self.claim.chunk_id), detail=error.message)
@@ -268,6 +271,7 @@ class _Watch:
             limits=self.step.limits,
             jitter=self.step.jitter(),
             other_engine=self.step.other_engine(engine if isinstance(engine, str) else None),
+            misfit=error.misfit if isinstance(error, ReadingFailed) else None,
         )
 
     def _patiently(self, write: "Callable[[], Hold | None]") -> Hold:

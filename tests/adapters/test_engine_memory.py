@@ -1,15 +1,19 @@
 """What is learnt of the memory that engines take, over real rows."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from pipeline.adapters.engine_memory import PostgresEngineMemory
-from pipeline.domain.batches import BatchBound
+from pipeline.domain.batches import BatchBound, Misfit
 from pipeline.domain.document import PageClass
 
 SMALL = BatchBound(pages=2, pixels=8_000_000, page_pixels=None)
 OF = ("engine", "1", "cuda 100", PageClass.SCAN)
+
+
+MISFIT = Misfit(engine="engine", revision="1", device="cuda 100", page_class=PageClass.SCAN)
 
 
 @pytest.fixture
@@ -31,6 +35,17 @@ def test_a_bound_is_kept_for_a_while_and_a_correction_leaves_it_alone(memory, ro
     assert (memory.bound(*OF), memory.correction("engine")) == (SMALL, 1.5)
     rows.sql("UPDATE engine_memory SET lowered_at = lowered_at - interval '2 minutes'")
     assert (memory.bound(*OF), memory.correction("engine")) == (None, 1.5)
+
+
+def test_what_read_instead_is_kept_for_a_while_for_engine_revision_device_and_class(memory, rows):
+    memory.learn(*OF, lowered=SMALL, correction=1.5)
+    assert memory.other_engine(MISFIT) is None
+    memory.learn_other_engine(MISFIT, "other")
+    assert (memory.other_engine(MISFIT), memory.bound(*OF), memory.correction("engine")) == ("other", SMALL, 1.5)
+    for other in ({"engine": "other"}, {"revision": "2"}, {"device": "cpu"}, {"page_class": PageClass.MIXED}):
+        assert memory.other_engine(replace(MISFIT, **other)) is None
+    rows.sql("UPDATE engine_memory SET other_at = other_at - interval '2 minutes'")
+    assert memory.other_engine(MISFIT) is None
 
 
 def test_the_last_correction_of_an_engine_counts(memory):

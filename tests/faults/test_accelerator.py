@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pipeline.domain.states import JobState
-from tests.device_runs import CAPACITY_BYTES, accelerator
+from tests.device_runs import CAPACITY_BYTES, PIXELS, accelerator
 from tests.system import scan
 from tests.waiting import eventually
 
@@ -75,6 +75,38 @@ def test_what_fits_on_no_accelerator_goes_to_the_cpu_or_is_refused(accelerated, 
     assert elsewhere["lane"] == "cpu"
     assert "needs" in elsewhere["reason"]
     assert system.rows.sql("SELECT DISTINCT lane FROM chunk")[0].lane == "cpu"
+
+
+def test_a_class_of_pages_that_fits_in_no_way_goes_to_the_other_engine_at_once_until_that_is_forgotten(
+    accelerated, system, tmp_path
+):
+    system.environment["MUNIMENT_DEVICES__OTHER_ENGINE__SIMULATED"] = "rapidocr"
+    # The engine says that a page takes a tenth of what it does, which is more than there is beside the model.
+    accelerated(bytes_per_pixel=CAPACITY_BYTES / PIXELS, predicted=0.1)
+
+    def read(name, pages):
+        """Read a document; return the engines that read it, and how its attempts ended."""
+        job_id = system.submit(scan(tmp_path, pages, name=name), options={"lane": "gpu"})
+        assert system.finished(job_id, within=200).state is JobState.SUCCEEDED
+        engines = system.rows.sql("SELECT DISTINCT engine FROM page WHERE job_id = :id", id=job_id)
+        ended = system.rows.sql(
+            "SELECT chunk_attempt.error_code FROM chunk_attempt JOIN chunk ON id = chunk_id WHERE job_id = :id",
+            id=job_id,
+        )
+        return {row.engine for row in engines}, [row.error_code for row in ended]
+
+    engines, ended = read("first.pdf", 1)
+    assert engines == {"rapidocr"}
+    assert ended.count("out_of_memory") == len(ended) - 1 > 0
+    assert read("second.pdf", 4) == ({"rapidocr"}, [None])
+    first, second = events(system, "chunk.engine_changed")
+    assert (first["engine"], "remembered" in first) == ("rapidocr", False)
+    assert (second["engine"], second["code"], second["remembered"]) == ("rapidocr", "out_of_memory", True)
+
+    system.rows.sql("UPDATE engine_memory SET other_at = other_at - interval '2 hours'")
+    engines, ended = read("third.pdf", 1)
+    assert (engines, ended.count("out_of_memory")) == ({"rapidocr"}, len(ended) - 1)
+    assert read("fourth.pdf", 1) == ({"rapidocr"}, [None])
 
 
 def shown_devices(system):

@@ -24,6 +24,7 @@ class InMemory:
     factor: float = 1.0
     away: bool = False
     learnt: list = field(default_factory=list)
+    others: dict = field(default_factory=dict)
 
     def bound(self, engine, revision, device, page_class):
         self._answer()
@@ -32,6 +33,14 @@ class InMemory:
     def correction(self, engine):
         self._answer()
         return self.factor
+
+    def other_engine(self, misfit):
+        self._answer()
+        return self.others.get(misfit)
+
+    def learn_other_engine(self, misfit, other):
+        self._answer()
+        self.others[misfit] = other
 
     def learn(self, engine, revision, device, page_class, *, lowered, correction):
         self._answer()
@@ -93,3 +102,18 @@ def test_rows_out_of_reach_are_no_trouble():
 def test_a_chunk_is_mixed_if_one_of_its_pages_is():
     scan, mixed = (PageTask(number=1, page_class=kind) for kind in (SCAN, PageClass.MIXED))
     assert (class_of((scan, scan)), class_of((scan, mixed))) == (SCAN, PageClass.MIXED)
+
+
+def test_pages_begin_with_the_engine_that_read_what_this_one_could_not_while_the_settings_name_it():
+    learnt = InMemory()
+    named = replace(budget(learnt), other_engine_of=lambda _: "other")
+    assert named.other_engine(ENGINE, SCAN) is None
+    named.learn_other_engine(named.misfit(ENGINE, SCAN), "other")
+    assert named.other_engine(ENGINE, SCAN) == "other"
+    assert named.other_engine(ENGINE, PageClass.MIXED) is None
+    assert named.other_engine(replace(ENGINE, revision="later"), SCAN) is None
+    assert replace(named, other_engine_of=lambda _: "third").other_engine(ENGINE, SCAN) is None
+    assert replace(named, other_engine_of=lambda _: None).other_engine(ENGINE, SCAN) is None
+    learnt.away = True
+    assert named.other_engine(ENGINE, SCAN) is None
+    named.learn_other_engine(named.misfit(ENGINE, SCAN), "other")
