@@ -1,5 +1,7 @@
+import os
 import shutil
 import socket
+import subprocess
 import sys
 import weakref
 from importlib.util import find_spec
@@ -320,3 +322,22 @@ class TestProfiles:
 
         assert doubted("corpus/a_de_clauren_1815_p0043.jpg") > 0.5
         assert max(map(doubted, ("synthetic/en_bad.jpg", "synthetic/zh_bad.jpg", "synthetic/mix_clean.png"))) < 0.3
+
+
+_WARMED_UP = """
+import threading
+from pipeline.engines.registry import create
+create("rapidocr", {}).warm_up()
+print(sorted(thread.name for thread in threading.enumerate()))
+"""
+
+
+def test_it_tells_nobody_what_it_loads(tmp_path):
+    pytest.importorskip("openvino")
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    # Not in this process, which may have loaded the runtime otherwise.
+    told = subprocess.run(
+        [sys.executable, "-c", _WARMED_UP], env=environment, capture_output=True, text=True, check=True
+    )
+    assert told.stdout == "['MainThread']\n"
+    assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,6 @@
 """What runs the two networks: the seam between all that is around them and a runtime, and two runtimes for the CPU."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -125,6 +126,9 @@ def load_nets(weights: Weights, runtime: Runtime, *, skimming: Weights | None = 
 
 
 def _load_openvino(path: Path) -> _Loaded:
+    # OpenVINO 2026 tells its makers of each model that it reads, from a process that it forks off this one and that may
+    # hang for ever, holding the device's lock. Without this package, which it does not need, it tells nobody.
+    sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
     import openvino  # noqa: PLC0415 - takes half a second and is not everywhere
 
     # Left to itself OpenVINO pins every process's only thread to the same first core, so that two slots share one.
