@@ -22,6 +22,7 @@ from pipeline.domain.errors import PipelineError
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.states import DeviceState
 from pipeline.engines.registry import memory_of
+from pipeline.engines.registry import names as engine_names
 from pipeline.logs import configure_logs
 from pipeline.monitoring.serving import MetricsServer
 from pipeline.monitoring.tracing import traced
@@ -112,6 +113,8 @@ class _State:
     asked_to_drain: threading.Event = field(default_factory=threading.Event)
     """By somebody who drains the device, not the worker."""
     stopping: threading.Event = field(default_factory=threading.Event)
+    published: set[str] = field(default_factory=set)
+    """Engines of which it was said what they take of the device, if there is something to be said."""
 
 
 _state: _State | None = None
@@ -196,6 +199,10 @@ def _serve_device(state: _State, name: str) -> None:
     def describe(engine: EngineIdentity, measured: Measured) -> None:
         try:
             devices.describe(info.id, owner, engine, measured)
+            if engine.name not in state.published:
+                # Its model may have come to this host with its runner.
+                _publish(state, info, owner)
+                state.published.add(engine.name)
         except PipelineError as error:
             log.warning("device_not_described", device=info.id, detail=error.message)
 
@@ -268,6 +275,8 @@ def _hold(state: _State, info: DeviceInfo, owner: str) -> None:
     try:
         held = state.holds.is_set()
         standing = _renewed(state, info, owner) if held else devices.acquire(info, owner)
+        if not held:
+            _publish(state, info, owner)
     except DeviceHeld as held_by_another:
         log.warning("device_held", device=info.id, detail=str(held_by_another))
         return
@@ -286,6 +295,17 @@ def _hold(state: _State, info: DeviceInfo, owner: str) -> None:
             state.asked_to_drain.clear()
         case _:
             assert_never(standing)
+
+
+def _publish(state: _State, info: DeviceInfo, owner: str) -> None:
+    """Show what engines take of an accelerator, for those who plan and have no models. Raises: Transient."""
+    if info.total_bytes is None:
+        return
+    options = state.wiring.settings.devices.engine_options
+    known = {name: memory_of(name, options.get(name, {})) for name in engine_names()}
+    needs = {name: model for name, model in known.items() if model is not None}
+    state.wiring.devices.publish(info.id, owner, needs)
+    state.published = set(needs)
 
 
 def _renewed(state: _State, info: DeviceInfo, owner: str) -> Standing:

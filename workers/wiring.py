@@ -220,7 +220,8 @@ class Wiring:
     def _memory_of(self, engine: str | None) -> tuple[EngineMemory, float] | None:
         devices = self.settings.devices
         name = engine or devices.accelerator_engine or devices.engine
-        model = memory_of(name, devices.engine_options.get(name, {}))
+        # What reads is elsewhere, and so may its model be.
+        model = self.devices.needs_of(name) or memory_of(name, devices.engine_options.get(name, {}))
         return None if model is None else (model, self.engine_memory.correction(name))
 
     @property

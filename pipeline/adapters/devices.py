@@ -1,20 +1,25 @@
 """Device rows: who holds which accelerator or CPU slot, for all hosts to see."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+import structlog
 from sqlalchemy import Engine, and_, case, func, or_, select, true, update
 from sqlalchemy.dialects.postgresql import insert
 
 from pipeline.adapters.conditions import NOW
 from pipeline.adapters.database import transaction
 from pipeline.adapters.tables import Chunk, ChunkAttempt, Device
+from pipeline.domain.chunk_memory import EngineMemory
 from pipeline.domain.document import ChunkId, JobId
+from pipeline.domain.memory_needs import needs_from_json, needs_to_json
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.states import ChunkState, DeviceState
 from pipeline.ports.chunks import Measured
 from pipeline.ports.devices import DeviceHeld, DeviceInfo, DeviceStatus, Standing
+
+log = structlog.get_logger()
 
 
 class PostgresDevices:
@@ -76,6 +81,26 @@ class PostgresDevices:
                 (is_same, func.greatest(Device.peak_bytes, measured.peak_bytes)), else_=measured.peak_bytes
             ),
         )
+
+    def publish(self, device_id: str, owner: str, needs: Mapping[str, EngineMemory]) -> None:
+        """Show what engines take of the device, by their names."""
+        self._write(device_id, owner, needs={name: needs_to_json(model) for name, model in needs.items()})
+
+    def needs_of(self, engine: str) -> EngineMemory | None:
+        """Return what an engine takes, as the device says that was heard of last."""
+        statement = (
+            select(Device.needs[engine])
+            .where(Device.lease_until > NOW, Device.needs.has_key(engine))
+            .order_by(Device.updated_at.desc())
+            .limit(1)
+        )
+        with transaction(self._engine) as connection:
+            found = connection.execute(statement).scalar_one_or_none()
+        try:
+            return None if found is None else needs_from_json(found)
+        except ValueError as error:
+            log.warning("needs_not_understood", engine=engine, detail=str(error))
+            return None
 
     def release(self, device_id: str, owner: str) -> None:
         """Give the device back."""

@@ -410,6 +410,8 @@ class Device(Base):
     peak_bytes: Mapped[int | None] = mapped_column(BigInteger)
     problem: Mapped[str | None]
     """Why it takes nothing, where that is not somebody's wish."""
+    needs: Mapped[dict[str, Any] | None]
+    """What engines take of its memory, by their names, as its host says."""
     engine: Mapped[str | None]
     revision: Mapped[str | None]
     drain_requested: Mapped[bool] = mapped_column(server_default=text("false"))

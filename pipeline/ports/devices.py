@@ -1,12 +1,13 @@
 """Devices: who holds them, and what their runners say while they read."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
 from pipeline.domain.batches import BatchBound, Misfit
+from pipeline.domain.chunk_memory import EngineMemory
 from pipeline.domain.document import ChunkId, JobId, Lane
 from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.recognition import EngineIdentity
@@ -170,6 +171,12 @@ class Devices(Protocol):
 
     def describe(self, device_id: str, owner: str, engine: EngineIdentity, measured: Measured) -> None:
         """Show what is loaded and what it takes; the peak is the highest since that was loaded."""
+
+    def publish(self, device_id: str, owner: str, needs: Mapping[str, EngineMemory]) -> None:
+        """Show what engines take of the device, by their names, for those who plan for it and have no model."""
+
+    def needs_of(self, engine: str) -> EngineMemory | None:
+        """Return what an engine takes, as a device that lives says; None if none does."""
 
     def release(self, device_id: str, owner: str) -> None:
         """Give the device back."""

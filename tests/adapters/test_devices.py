@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.adapters.devices import PostgresDeviceBoard, PostgresDevices
 from pipeline.domain.document import Lane
+from pipeline.domain.pixel_memory import BatchModel, PixelModel
 from pipeline.domain.recognition import EngineIdentity
 from pipeline.domain.states import DeviceState
 from pipeline.ports.chunks import Measured
@@ -87,3 +88,18 @@ def test_people_see_what_a_device_reads_and_whether_anybody_holds_it(devices, bo
     devices.release(INFO.id, "a")
     [seen] = board.all()
     assert (seen.is_live, seen.holder, seen.job_id, seen.chunk_id) == (False, None, None, None)
+
+
+def test_what_engines_take_is_told_by_the_devices_that_live(devices, rows):
+    model = BatchModel(model=PixelModel(weights_bytes=10**8, bytes_per_pixel=131.5), pages=16)
+    devices.acquire(INFO, "a")
+    assert devices.needs_of("engine") is None
+    devices.publish(INFO.id, "a", {"engine": model})
+    assert (devices.needs_of("engine"), devices.needs_of("other")) == (model, None)
+    devices.publish(INFO.id, "somebody else", {})
+    assert devices.needs_of("engine") == model
+    rows.sql('UPDATE device SET needs = \'{"engine": {"by": "guesswork"}}\'')
+    assert devices.needs_of("engine") is None
+    devices.publish(INFO.id, "a", {"engine": model})
+    rows.sql("UPDATE device SET lease_until = now() - interval '1 s'")
+    assert devices.needs_of("engine") is None
