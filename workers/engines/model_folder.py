@@ -4,6 +4,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,6 +15,8 @@ _DIGESTED = frozenset({".safetensors", ".json", ".jinja", ".model"})
 """Weights, configurations, and what belongs to a tokenizer."""
 _WANTED = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
 """Of a repository: no code, and no weights in pickles, which are code too."""
+_WAITS = ("connect", "read", "write", "pool")
+"""What an HTTP client may wait for."""
 
 
 class ModelSource(BaseModel):
@@ -82,25 +85,38 @@ def digest_of(folder: Path) -> str:
 
 def _cached(source: ModelSource) -> Path:
     # Only here, as in `_fetch`: it comes with the extra, and asks the environment whether it may go online.
-    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415
+    from huggingface_hub import snapshot_download  # noqa: PLC0415
+    from huggingface_hub.errors import IncompleteSnapshotError, LocalEntryNotFoundError  # noqa: PLC0415
 
-    found = try_to_load_from_cache(source.model, "config.json", revision=source.revision)
-    if not isinstance(found, str):
+    try:
+        found = snapshot_download(source.model, revision=source.revision, allow_patterns=_WANTED, local_files_only=True)
+    except LocalEntryNotFoundError as error:
+        how = "not whole in" if isinstance(error, IncompleteSnapshotError) else "not in"
         raise _absent(
-            f"{source.model} at {source.revision} is not in the cache of this host: fetch it there once with"
+            f"{source.model} at {source.revision} is {how} the cache of this host: fetch it there once with"
             f" `hf download {source.model} --revision {source.revision}`, or set the option `online`"
-        )
-    return Path(found).parent
+        ) from error
+    return Path(found)
 
 
 def _fetch(source: ModelSource) -> None:
-    from huggingface_hub import snapshot_download  # noqa: PLC0415
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError  # noqa: PLC0415
+    from huggingface_hub import constants, get_session, snapshot_download  # noqa: PLC0415
 
+    def bounded(request: Any) -> None:
+        given = {name: limit for name, limit in request.extensions.get("timeout", {}).items() if limit is not None}
+        request.extensions["timeout"] = dict.fromkeys(_WAITS, constants.HF_HUB_DOWNLOAD_TIMEOUT) | given
+
+    session = get_session()
+    # For the list of files its own client would wait for ever.
+    session.event_hooks = {**session.event_hooks, "request": [*session.event_hooks["request"], bounded]}
     try:
         snapshot_download(source.model, revision=source.revision, allow_patterns=_WANTED)
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        raise _absent(f"{source.model} can't be fetched: {type(error).__name__}") from error
+    except Exception as error:  # those of its HTTP library are none of its own
+        raise _absent(f"{source.model} can't be fetched: {type(error).__name__}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "")
 
 
 def _absent(message: str) -> Transient:

@@ -21,6 +21,11 @@ def _torch_problem(*needed: str) -> str | None:
 def _stay_offline() -> None:
     """Keep transformers from asking a hub; it looks when it is imported."""
     os.environ["HF_HUB_OFFLINE"] = "1"
+    _tell_nothing()
+
+
+def _tell_nothing() -> None:
+    """Keep a hub from being told of more than the files that it is to give."""
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 
@@ -68,8 +73,10 @@ def _generator(family: Family) -> EnginePlugin:
         return PageGeneratorEngine(family, family.told(options))
 
     def missing(options: EngineOptions) -> str | None:
-        if not options.get("online"):
-            # Before anything of the hub is imported, which asks for it then.
+        # Before anything of the hub is imported, which asks for it then.
+        if options.get("online"):
+            _tell_nothing()
+        else:
             _stay_offline()
         return _torch_problem("torch", "transformers", "PIL") or family.problem(options)
 
