@@ -166,6 +166,19 @@ SHORT = (
 )
 
 
+def test_a_formula_is_one_whether_or_not_it_is_written_between_marks():
+    text = (
+        "<|det|>formula [48, 61, 952, 118]<|/det|>a = b\n"
+        "<|det|>equation [48, 161, 952, 218]<|/det|>\\[c = d\\]\n"
+        "<|ref|>equation<|/ref|><|det|>[[48, 261, 952, 318]]<|/det|>\n\\[e = f\\]"
+    )
+    assert shown(page_of(IMAGE, Said(text=text), is_whole=True).blocks) == [
+        ("formula", "a = b"),
+        ("formula", "c = d"),
+        ("formula", "e = f"),
+    ]
+
+
 def images(*numbers):
     return [PageImage(number=number, pixels=IMAGE.pixels, dpi=200) for number in numbers]
 

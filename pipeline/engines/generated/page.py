@@ -36,6 +36,8 @@ _KIND_OF = {
     "aside_text": BlockKind.MARGINALIA,
 }
 """Labels that say more than the Markdown does."""
+_FORMULAS = frozenset({"equation", "formula"})
+"""Labels of formulas, which not every model writes between marks."""
 _LEVEL_OF = {"title": 1, "doc_title": 1, "sub_title": 2, "paragraph_title": 2}
 """Headings, which Unlimited-OCR writes without the marks of Markdown."""
 
@@ -74,6 +76,8 @@ def _parts(said: Said, image: PageImage) -> Iterator[Block]:
 def _labelled(block: Block, label: str) -> Block:
     if kind := _KIND_OF.get(label):
         return Block(kind=kind, lines=block.lines)
+    if block.kind is BlockKind.TEXT and label in _FORMULAS:
+        return Block(kind=BlockKind.FORMULA, lines=block.lines)
     if block.kind is BlockKind.TEXT and label in _LEVEL_OF:
         return Block(kind=BlockKind.HEADING, lines=block.lines, level=_LEVEL_OF[label])
     return block
