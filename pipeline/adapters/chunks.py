@@ -198,7 +198,9 @@ def _misfit(row: Mapping[str, Any]) -> Misfit:
 
 def _options_with(engine: str) -> Any:
     """Return the chunk's own options, which go before its job's, with this engine."""
-    return func.coalesce(Chunk.options, text("'{}'::jsonb")).op("||")(func.jsonb_build_object("engine", engine))
+    # Retries of earlier versions have left JSON's null there.
+    own = func.coalesce(func.nullif(Chunk.options, text("'null'::jsonb")), text("'{}'::jsonb"))
+    return own.op("||")(func.jsonb_build_object("engine", engine))
 
 
 def _claim_values(claim: ChunkClaim) -> dict[str, Any]:
@@ -284,6 +286,7 @@ def _replace(connection: Connection, job_id: JobId, chunk: Any, children: Sequen
     )
     highest: int = connection.execute(select(func.max(Chunk.ordinal)).where(Chunk.job_id == job_id)).scalar_one()
     pages_before = chunk.last_page - chunk.first_page + 1
+    own = {} if chunk.options is None else {"options": chunk.options}
     connection.execute(
         insert(Chunk),
         [
@@ -295,6 +298,7 @@ def _replace(connection: Connection, job_id: JobId, chunk: Any, children: Sequen
                 "last_page": pages.last,
                 "lane": chunk.lane,
                 "cost_ms": chunk.cost_ms * len(pages) // pages_before,
+                **own,
             }
             for ordinal, pages in enumerate(children, start=highest + 1)
         ],

@@ -125,7 +125,7 @@ def _reopened(connection: Connection, job: Row[Any], again: Again) -> list[Any]:
                 failures=0,
                 lost=0,
                 waits=0,
-                options=dict(again.options) or None,
+                options=dict(again.options) or null(),
                 misfit=null(),
                 lease_owner=None,
                 lease_until=None,

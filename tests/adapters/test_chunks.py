@@ -8,14 +8,17 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from pipeline.domain.batches import Misfit
+from pipeline.domain.document import PageClass
 from pipeline.domain.errors import ErrorCode, PipelineError, StaleMove
 from pipeline.domain.recognition import PageOutcome
-from pipeline.domain.retry import Attempts, GiveUp, Retry, Split
+from pipeline.domain.retry import Attempts, GiveUp, ReadWith, Retry, Split
 from pipeline.domain.states import AttemptOutcome, ChunkState, JobState, Step
 from pipeline.ports.chunks import Hold, Measured
 from tests.rows import DEVICE, entry
 
 DIED = PipelineError(ErrorCode.PROCESS_DIED, "the runner was ended by SIGKILL")
+MISFIT = Misfit(engine="simulated", revision="1", device="cuda 100", page_class=PageClass.MIXED)
 MEASURED = Measured(baseline_bytes=100, peak_bytes=200)
 
 
@@ -94,6 +97,22 @@ def test_what_was_generated_for_pages_is_counted_with_them(rows):
     assert kept() == 730
     rows.chunks.record(chunk.claim, [entry(4)])
     assert kept() == 730
+
+
+@pytest.mark.parametrize("options", [None, "null", '{"dpi": 300}'])
+def test_another_engine_and_smaller_chunks_keep_what_a_retry_asked_for(rows, options):
+    _, [chunk] = rows.claimed(2)
+    rows.sql("UPDATE chunk SET options = CAST(:options AS jsonb)", options=options)
+    rows.chunks.fail(chunk.claim, DIED, Split(), MEASURED, suspect=None)
+    own = {"dpi": 300} if options and options != "null" else {}
+    for smaller in rows.take_chunks(10, chunk.lane):
+        claimed = rows.chunks.claim(smaller.chunk_id, 1, device_id=DEVICE)
+        assert claimed.options == own
+        rows.sql("UPDATE chunk SET options = CAST(:options AS jsonb)", options=options)
+        rows.chunks.fail(claimed.claim, DIED, ReadWith(engine="other", misfit=MISFIT), MEASURED, None)
+        rows.take_chunks(10, chunk.lane)
+        again = rows.chunks.peek(smaller.chunk_id, 2)
+        assert (again.options, again.misfit) == (own | {"engine": "other"}, MISFIT)
 
 
 def test_a_chunk_does_not_finish_while_a_page_has_no_outcome(rows):

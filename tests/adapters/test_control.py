@@ -273,6 +273,7 @@ def test_only_what_failed_is_done_again(rows):
     job_id = ended(rows, 2, 2, 2, dead=(1,))
     assert rows.retry([job_id]) == [job_id]
     assert pages_again(rows) == [[3, 4]]
+    assert rows.sql("SELECT count(*) FROM chunk WHERE options IS NOT NULL")[0].count == 0
 
 
 def test_a_dead_chunk_is_done_again_by_itself_with_other_options(rows):
