@@ -72,6 +72,7 @@ IMPOSSIBLE = {
     "device_state_known": "UPDATE device SET state = 'tired'",
     "engine_memory_bound_whole": "UPDATE engine_memory SET pages = 1",
     "engine_memory_correction_positive": "UPDATE engine_memory SET correction = 0",
+    "engine_memory_other_whole": "UPDATE engine_memory SET other_engine = 'other'",
     "api_key_secret_is_hashed": "UPDATE api_key SET secret_sha256 = 'in the clear'",
     "api_key_scopes_known": "UPDATE api_key SET scopes = '[\"everything\"]'",
     "api_key_bounds_positive": "UPDATE api_key SET requests_per_minute = 0",
