@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from PIL import Image
 
 from pipeline.adapters.documents import sniff
+from pipeline.adapters.documents.frugal import frugal
 from pipeline.adapters.documents.geometry import (
     POINTS_PER_INCH,
     bounded_dpi,
@@ -74,7 +75,8 @@ _PILLOW = threading.RLock()
 @contextmanager
 def open_image(path: Path, media_type: str, limits: DocumentLimits) -> Iterator["PictureFile"]:
     """Open an image file. Raises: Rejected (`damaged`, `too_many_pages`, `decompression_bomb`)."""
-    with path.open("rb") as file:
+    with path.open("rb") as opened:
+        file = frugal(opened)
         yield picture_file(file, media_type, limits, pages_of(file, media_type, limits))
 
 

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from pipeline.adapters.documents import protection, sniff
+from pipeline.adapters.documents.frugal import frugal
 from pipeline.adapters.documents.natural_order import natural_key
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Rejected
 from pipeline.domain.password import Password
@@ -164,7 +165,7 @@ class ZipFiles:
             with self.open(entry) as file:
                 shutil.copyfileobj(file, copy, _PIECE_BYTES)
             copy.seek(0)
-            yield cast("BinaryIO", copy)
+            yield frugal(cast("BinaryIO", copy))
 
 
 def shown(entry: zipfile.ZipInfo) -> str:

@@ -1,5 +1,6 @@
 """Whatever is wrong with a file, it has one of the outcomes that there are; `benchmarks/fuzz.py` looks for longer."""
 
+import struct
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -8,9 +9,10 @@ import pytest
 
 from pipeline.adapters.documents.inspection import BoundedInspector
 from pipeline.domain.errors import ErrorCode, Rejected
-from tests.adapters.documents.builders import limits
+from tests.adapters.documents.builders import image_bytes, limits, picture
 from tests.adapters.documents.mutations import found_seeds, made_seeds, mutated
 from tests.adapters.documents.reading_child import readers
+from tests.adapters.documents.zips import zip_bytes
 from tests.pages import shared
 
 # Small, so that a file takes no time, and what is not bounded by them is seen to take more memory than it should.
@@ -49,6 +51,31 @@ def test_each_malformed_file_has_a_typed_outcome_and_kills_no_reader(tmp_path: P
     counts = Counter(found.code for found in outcomes.values())
     assert {"ok", ErrorCode.DAMAGED, ErrorCode.PAGE_DAMAGED, ErrorCode.NOT_A_DOCUMENT} <= counts.keys()
     assert FILES / 5 < counts["ok"] < FILES * 3 / 4
+
+
+def lengths_of_chunks(png: bytes) -> list[int]:
+    """Where in a PNG the lengths of its chunks stand."""
+    found, place = [], len(b"\x89PNG\r\n\x1a\n")
+    while place < len(png):
+        found.append(place)
+        place += 12 + struct.unpack_from(">I", png, place)[0]
+    return found
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_no_chunk_of_a_png_takes_more_memory_than_it_has(tmp_path: Path, packed: bool) -> None:
+    whole = image_bytes(picture(400, 300), "PNG")
+    path = tmp_path / "document"
+    lengths = lengths_of_chunks(whole)
+    assert len(lengths) > 2
+    with readers(LIMITS, **BOUNDS) as reading:
+        for place in lengths:
+            content = bytearray(whole)
+            struct.pack_into(">I", content, place, 2**31 - 1)
+            path.write_bytes(zip_bytes({"a.png": bytes(content)}) if packed else content)
+            outcome = reading.read(path)
+            assert outcome.code in TYPED
+            assert outcome.peak_bytes < MOST_BYTES
 
 
 @pytest.mark.parametrize("number", range(8))
