@@ -86,7 +86,9 @@ def test_pages_of_several_sizes_are_read_together_and_come_back_in_their_order(f
     engine.warm_up()
     read = list(engine.read([page(3), page(7, 1300, 900)]))
     assert texts(read) == [(3, ["Swan"], []), (7, ["Swan"], [])]
-    assert [(one.blocks[0].kind.value, one.tokens) for one in read] == [("heading", len(TEXT))] * 2
+    # A sequence that comes back as one page is read again page by page, and each has generated its share of it.
+    once_more = len(TEXT) // 2 if engine.reads is Reads.SEQUENCE else 0
+    assert [(one.blocks[0].kind.value, one.tokens) for one in read] == [("heading", len(TEXT) + once_more)] * 2
     assert all(line.confidence > 0.9 for one in read for line in one.blocks[0].lines)
     assert engine.identity.revision.startswith(f"{folders[name].name}.{digest_of(folders[name])[:12]}-torch-")
     assert engine.reads is (Reads.SEQUENCE if name == "unlimited-ocr" else Reads.BATCH)
