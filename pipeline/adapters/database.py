@@ -53,11 +53,27 @@ def transaction(engine: Engine) -> Iterator[Connection]:
 
     Raises: Transient (`database_unavailable`).
     """
+    with _answering(), engine.begin() as connection:
+        if actor := engine.get_execution_options().get("actor"):
+            connection.execute(select(func.set_config("application_name", actor, True)))
+        yield connection
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """Open a connection whose statements each see what is there when they begin, without a transaction around them.
+
+    For what is read very often by one statement: to begin and to commit takes as long as to read.
+    Raises: Transient (`database_unavailable`).
+    """
+    with _answering(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        yield connection
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
     try:
-        with engine.begin() as connection:
-            if actor := engine.get_execution_options().get("actor"):
-                connection.execute(select(func.set_config("application_name", actor, True)))
-            yield connection
+        yield
     except (OperationalError, PoolTimeoutError) as error:
         raise Transient(
             ErrorCode.DATABASE_UNAVAILABLE, f"the database did not answer: {getattr(error, 'orig', error)}"
