@@ -1,8 +1,8 @@
 """Who calls: every request is held until its key is known, allowed from where it comes, and within its rate."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Annotated, Any
 
 from cachetools import TTLCache
@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
 from pipeline.adapters.api_keys import KeyState, KeyStatus, PostgresApiKeys
-from pipeline.adapters.rate_limits import RateLimits
+from pipeline.adapters.rate_limits import Asked, RateLimits, Taken
 from pipeline.api.gathering import Gathered
 from pipeline.api.problems import ApiCode, Problem, of_error, too_many
 from pipeline.domain.api_keys import KeyGrant, NewKey, Scope, digest, parse_token
@@ -20,6 +20,8 @@ from pipeline.domain.errors import PipelineError
 _KNOWN_FOR_S = 1.0
 """How long a key that was found good may still be used once it is revoked."""
 _MOST_KNOWN = 10_000
+_TENTHS_A_MINUTE = 600
+"""Of a key's rate a minute, what it may ask for in a tenth of a second is counted ahead."""
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 
 
@@ -42,52 +44,81 @@ class Caller:
         return f"key {self.key_id} {self.address}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Knock:
-    """A key, and where it comes from."""
+@dataclass(slots=True)
+class _InHand:
+    """What was counted for a key and not asked for yet."""
 
-    key: NewKey
-    address: str
+    requests: int
 
 
 class Doorkeeper:
-    """Turns the keys of requests into their callers, those that come together with one look at the rows."""
+    """Turns the keys of requests into their callers; what comes together is looked up and counted at once.
+
+    Of a key that may ask often, some requests are counted ahead, so that most are let in without a look at the counter.
+    Lives in one event loop.
+    """
 
     def __init__(self, keys: PostgresApiKeys, rates: RateLimits, *, requests_per_minute: int) -> None:
-        self._keys = keys
         self._rates = rates
         self._requests_per_minute = requests_per_minute
         # By digests: no secret stays here.
         self._known: TTLCache[tuple[str, str], KeyStatus] = TTLCache(_MOST_KNOWN, _KNOWN_FOR_S)
-        self._knocks: Gathered[_Knock, Caller | Problem] = Gathered(self._admit)
+        self._in_hand: TTLCache[str, _InHand] = TTLCache(_MOST_KNOWN, _KNOWN_FOR_S)
+        self._looks: Gathered[NewKey, KeyStatus | None] = Gathered(lambda asked: _looked_up(keys, asked))
+        self._counts: Gathered[tuple[str, int], Taken] = Gathered(self._counted)
 
     async def admit(self, authorization: str, address: str) -> Caller:
         """Return the caller. Raises: Problem, PipelineError."""
         kind, _, token = authorization.partition(" ")
         presented = parse_token(token.strip()) if kind.lower() == "bearer" else None
-        if presented is None:
+        status = await self._status(presented) if presented else None
+        if status is None or status.state is not KeyState.LIVE:
             raise _unknown()
-        found = await self._knocks.ask(_Knock(presented, address))
-        if isinstance(found, Problem):
-            raise found
-        return found
+        if not status.grant.allows_address(address):
+            raise Problem(403, ApiCode.ADDRESS_NOT_ALLOWED, "this key may not be used from this address")
+        await self._count(status)
+        return Caller(key_id=status.key_id, grant=status.grant, address=address)
 
-    def _admit(self, knocks: Sequence[_Knock]) -> list[Caller | Problem]:
-        judged = [_judged(knock, status) for knock, status in zip(knocks, self._looked_up(knocks), strict=True)]
-        callers = [found for found in judged if isinstance(found, Caller)]
-        rates = [(each.key_id, each.grant.requests_per_minute or self._requests_per_minute) for each in callers]
-        waits = iter(self._rates.take(rates) if rates else ())
-        return [_slowed(found, next(waits)) if isinstance(found, Caller) else found for found in judged]
+    async def _status(self, presented: NewKey) -> KeyStatus | None:
+        name = (presented.key_id, digest(presented.secret))
+        status = self._known.get(name)
+        # A key stays known from when it was read, however often it is presented in the meantime.
+        if status is None and (status := await self._looks.ask(presented)):
+            self._known[name] = status
+        return status
 
-    def _looked_up(self, knocks: Sequence[_Knock]) -> list[KeyStatus | None]:
-        names = [(knock.key.key_id, digest(knock.key.secret)) for knock in knocks]
-        found = {name: status for name in set(names) if (status := self._known.get(name))}
-        if asked := {knock.key for name, knock in zip(names, knocks, strict=True) if name not in found}:
-            read = {(key.key_id, digest(key.secret)): status for key, status in self._keys.check(asked).items()}
-            # Only these: whoever is known already is not to be known for longer because another knocks with him.
-            self._known.update(read)
-            found |= read
-        return [found.get(name) for name in names]
+    async def _count(self, status: KeyStatus) -> None:
+        if in_hand := self._in_hand.get(status.key_id):
+            in_hand.requests -= 1
+            if not in_hand.requests:
+                del self._in_hand[status.key_id]
+            return
+        taken = await self._counts.ask((status.key_id, status.grant.requests_per_minute or self._requests_per_minute))
+        if not taken.requests:
+            raise too_many(ApiCode.RATE_LIMITED, "this key asks too often", after_s=taken.wait.total_seconds() + 0.5)
+        if ahead := taken.requests - 1:
+            self._in_hand.setdefault(status.key_id, _InHand(0)).requests += ahead
+
+    def _counted(self, asked: Sequence[tuple[str, int]]) -> list[Taken]:
+        """Count what is asked and some ahead; each of those who ask gets one, and the first of a key what is left."""
+        asking = Counter(asked)
+        taken = self._rates.take(
+            [Asked(*key, requests + key[1] // _TENTHS_A_MINUTE) for key, requests in asking.items()]
+        )
+        given = {key: _one_each(all_of_it, asking[key]) for key, all_of_it in zip(asking, taken, strict=True)}
+        return [next(given[key]) for key in asked]
+
+
+def _one_each(taken: Taken, asking: int) -> Iterator[Taken]:
+    """Give a request to each who asks, as far as there are, and to the first what is over."""
+    yield Taken(min(1, taken.requests) + max(0, taken.requests - asking), taken.wait)
+    for before in range(1, asking):
+        yield Taken(int(before < taken.requests), taken.wait)
+
+
+def _looked_up(keys: PostgresApiKeys, presented: Sequence[NewKey]) -> list[KeyStatus | None]:
+    found = keys.check(set(presented))
+    return [found.get(key) for key in presented]
 
 
 def _unknown() -> Problem:
@@ -97,20 +128,6 @@ def _unknown() -> Problem:
         "send a key that is valid: Authorization: Bearer mun_...",
         headers={"WWW-Authenticate": "Bearer"},
     )
-
-
-def _judged(knock: _Knock, status: KeyStatus | None) -> Caller | Problem:
-    if status is None or status.state is not KeyState.LIVE:
-        return _unknown()
-    if not status.grant.allows_address(knock.address):
-        return Problem(403, ApiCode.ADDRESS_NOT_ALLOWED, "this key may not be used from this address")
-    return Caller(key_id=status.key_id, grant=status.grant, address=knock.address)
-
-
-def _slowed(caller: Caller, wait: timedelta) -> Caller | Problem:
-    if not wait:
-        return caller
-    return too_many(ApiCode.RATE_LIMITED, "this key asks too often", after_s=wait.total_seconds() + 0.5)
 
 
 class Door:
