@@ -20,6 +20,7 @@ from pipeline.api import (
 from pipeline.api.callers import Door
 from pipeline.api.frame import Frame
 from pipeline.api.service import Service
+from pipeline.api.shortcut import Shortcut
 
 CALLERS = (
     submitting.router,
@@ -54,6 +55,7 @@ def _application(title: str, description: str, service: Service, routers: tuple[
         app.include_router(router)
     problems.register(app)
     documentation.document(app)
+    app.add_middleware(Shortcut, service=service)
     app.add_middleware(Door, doorkeeper=service.doorkeeper)
     app.add_middleware(Frame, metrics=service.metrics, max_request_bytes=service.settings.api.max_request_bytes)
     return app

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 _AT_ONCE = 500
-_PAUSE_S = 0.01
+_PAUSE_S = 0.02
 """From one read to the next, where many ask: a read costs about the same for one question as for ten."""
 
 
