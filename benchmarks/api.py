@@ -2,15 +2,22 @@
 
     python -m benchmarks.api [--clients 200] [--streams 50] [--jobs 4] [--rounds 2] [--file samples/harbour-ledger.pdf]
 
-It hands the file in some times over and waits for all; in every other round, every client asks for the first of these
-jobs once a second and every stream follows it. It prints the times from a request to its whole answer, and the pages
-a second of either kind of round. Clients share the machine with what they measure: leave them a core that no device
-has (MUNIMENT_DEVICES__CPU_SLOTS).
+It hands the file in some times over and waits for all, in rounds of three kinds by turns: with nobody who watches; with
+every client asking for the first of these jobs once a second and every stream following it; and with nobody again, but
+beside a program that has nothing to do with this one and computes for as long as watching took of the machine. It
+prints the times from a request to its whole answer, and the pages a second of each kind of round: what the last two
+have in common is what the machine takes for being shared. Clients share the machine with what they measure: leave them
+a core that no device has (MUNIMENT_DEVICES__CPU_SLOTS), and let their key ask often enough
+(MUNIMENT_API__REQUESTS_PER_MINUTE).
 """
 
 import argparse
 import asyncio
+import contextlib
+import os
 import statistics
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -23,6 +30,15 @@ from pipeline.embedded.state import read_state
 from pipeline.settings import default_home
 
 _BETWEEN_QUESTIONS_S = 1.0
+_COMPUTE = """
+import sys, time
+share, tick = float(sys.argv[1]), 0.005
+while True:
+    until = time.process_time() + share * tick
+    while time.process_time() < until:
+        pass
+    time.sleep((1 - share) * tick)
+"""
 READ_ANEW = JobFields(options=Options(reuse=False))
 
 
@@ -32,6 +48,8 @@ class Round:
 
     seconds: float = 0.0
     pages: int = 0
+    cores: float = 0.0
+    """Of the machine that were busy, with anything."""
     times: list[float] = field(default_factory=list)
     """From requests to their whole answers, seconds."""
     pieces: int = 0
@@ -112,14 +130,32 @@ def wait(client, jobs):
         client.wait(job, within=timedelta(hours=1), every=timedelta(seconds=0.2))
 
 
-def run_round(arguments, client, *, watched):
-    seen, begun = Round(), time.perf_counter()
+def busy_s():
+    """How long the machine's cores have computed by now, all together."""
+    user, nice, system = (int(ticks) for ticks in Path("/proc/stat").read_text().split()[1:4])
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def beside(share):
+    """Compute for this share of a core in the meantime."""
+    computing = subprocess.Popen([sys.executable, "-c", _COMPUTE, str(min(1.0, share))])
+    try:
+        yield
+    finally:
+        computing.kill()
+        computing.wait()
+
+
+def run_round(arguments, client, *, watched=False):
+    seen, begun, busy = Round(), time.perf_counter(), busy_s()
     jobs = [client.submit(arguments.file, READ_ANEW).id for _ in range(arguments.jobs)]
     if watched:
         asyncio.run(watch(arguments, client, jobs, seen))
     else:
         wait(client, jobs)
     seen.seconds = time.perf_counter() - begun
+    seen.cores = (busy_s() - busy) / seen.seconds
     seen.pages = sum(client.job(job).pages.done for job in jobs)
     return seen
 
@@ -132,23 +168,34 @@ def main():
     if state:
         arguments.url, arguments.key = state.api.url, state.api.key
     client = Client(arguments.url, arguments.key)
-    run_round(arguments, client, watched=False)  # Engines load at their first page.
-    alone, watched = [], []
+    run_round(arguments, client)  # Engines load at their first page.
+    alone, watched, shared = [], [], []
     for _ in range(arguments.rounds):
-        alone.append(run_round(arguments, client, watched=False))
+        alone.append(run_round(arguments, client))
         watched.append(run_round(arguments, client, watched=True))
-    report(arguments, alone, watched)
+        with beside(mean(watched, "cores") - mean(alone, "cores")):
+            shared.append(run_round(arguments, client))
+    report(arguments, alone, watched, shared)
 
 
-def report(arguments, alone, watched):
+def mean(rounds, name):
+    return statistics.fmean(getattr(seen, name) for seen in rounds)
+
+
+def pages_a_second(rounds):
+    return sum(seen.pages for seen in rounds) / sum(seen.seconds for seen in rounds)
+
+
+def report(arguments, alone, watched, shared):
     times = [1000 * seconds for seen in watched for seconds in seen.times]
     cuts = statistics.quantiles(times, n=100)
-    fast, slow = (sum(seen.pages for seen in kind) / sum(seen.seconds for seen in kind) for kind in (alone, watched))
     print(f"clients  {arguments.clients} polling once a second, {arguments.streams} following events")
     print(f"answers  {len(times)} in {sum(seen.seconds for seen in watched):.0f} s")
     print(f"events   {sum(seen.pieces for seen in watched)} pieces")
     print(f"status   p50 {cuts[49]:.1f} ms, p95 {cuts[94]:.1f} ms, p99 {cuts[98]:.1f} ms, most {max(times):.1f} ms")
-    print(f"pages/s  {fast:.2f} alone, {slow:.2f} watched: {100 * slow / fast:.0f} %")
+    for name, rounds in (("alone", alone), ("watched", watched), ("beside a program that computes", shared)):
+        speed, cores = pages_a_second(rounds), mean(rounds, "cores")
+        print(f"pages/s  {speed:.2f} {name}: {100 * speed / pages_a_second(alone):.0f} %; {cores:.2f} cores busy")
 
 
 if __name__ == "__main__":
