@@ -113,6 +113,7 @@ def _page(row: Row[Any]) -> PageRow:
     return PageRow(
         number=row.number,
         page_class=PageClass(getattr(row, "class")),
+        source_file=row.source_file,
         outcome=PageOutcome(row.outcome) if row.outcome else None,
         flags=tuple(flag_from_json(flag) for flag in row.flags),
         confidence=row.confidence,

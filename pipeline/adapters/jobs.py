@@ -119,6 +119,7 @@ class PostgresJobSteps:
                         "number": facts.number,
                         "chunk_id": chunk_of[facts.number],
                         "class": facts.page_class,
+                        "source_file": facts.source_file,
                     }
                     for facts in inspection.facts
                 ],

@@ -40,6 +40,7 @@ class PostgresLedger:
                     attempt=row.attempt,
                     error_code=row.error_code,
                     error_detail=row.error_detail,
+                    source_file=row.source_file,
                 )
             if len(rows) < _ROWS_AT_ONCE:
                 return

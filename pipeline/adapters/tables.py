@@ -345,6 +345,8 @@ class Page(Base):
     chunk_id: Mapped[UUID | None]
     """The chunk that made, or gave up, the page."""
     page_class: Mapped[str] = mapped_column("class")
+    source_file: Mapped[str | None]
+    """The file of an archive that it comes from."""
     outcome: Mapped[str | None]
     segment_key: Mapped[str | None]
     attempt: Mapped[int | None]

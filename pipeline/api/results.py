@@ -1,6 +1,7 @@
 """Results: small ones in the answer, large ones behind a link; any part of them, as often as wanted."""
 
 import hashlib
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
@@ -20,6 +21,7 @@ from pipeline.domain.errors import Rejected
 from pipeline.domain.options import OutputFormat
 from pipeline.domain.recognition import PageResult
 from pipeline.domain.serialisation import decode_segment, to_json
+from pipeline.ports.job_views import PageRow
 from pipeline.ports.submissions import JobStatus
 
 router = APIRouter(tags=["fetch"])
@@ -102,7 +104,7 @@ def page(
         return _image(service, status, number, int(dpi))
     if row.outcome is None:
         raise Problem(409, ApiCode.NOT_FINISHED, f"page {number} is not read yet")
-    found = _read_page(service, row.segment_key, number)
+    found = _read_page(service, row)
     if form is PageForm.TEXT:
         return Response(str(found["text"]), media_type="text/plain; charset=utf-8")
     return JSONResponse(found)
@@ -145,14 +147,14 @@ def _answer(
     return Response(part, 206, media_type=media_type, headers=headers | {"Content-Range": wanted.header(size)})
 
 
-def _read_page(service: Service, segment_key: str | None, number: int) -> dict[str, object]:
-    if segment_key is None:
-        raise Problem(404, ApiCode.NO_RESULT, f"page {number} failed before anything of it was stored")
-    with service.objects.get(segment_key) as pieces:
-        pages: list[PageResult] = [each for each in decode_segment(pieces) if each.number == number]
+def _read_page(service: Service, row: PageRow) -> dict[str, object]:
+    if row.segment_key is None:
+        raise Problem(404, ApiCode.NO_RESULT, f"page {row.number} failed before anything of it was stored")
+    with service.objects.get(row.segment_key) as pieces:
+        pages: list[PageResult] = [each for each in decode_segment(pieces) if each.number == row.number]
     if not pages:
-        raise Problem(404, ApiCode.NO_RESULT, f"the store no longer has page {number}")
-    return to_json(pages[0])
+        raise Problem(404, ApiCode.NO_RESULT, f"the store no longer has page {row.number}")
+    return to_json(replace(pages[0], source_file=row.source_file))
 
 
 def _disposition(source_name: str, file_name: str) -> str:

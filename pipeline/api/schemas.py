@@ -297,6 +297,7 @@ class Page(BaseModel):
 
     number: int
     page_class: PageClass = Field(serialization_alias="class", validation_alias=AliasChoices("class", "page_class"))
+    source_file: str | None = Field(description="The file of the archive that it comes from; null in all else.")
     outcome: PageOutcome | None
     confidence: float | None
     flags: list[Flag]
@@ -325,6 +326,7 @@ class FlaggedPage(BaseModel):
     name: str = Field(description="Of its document.")
     label: str | None
     number: int
+    source_file: str | None = Field(description="The file of the archive that it comes from; null in all else.")
     outcome: PageOutcome
     confidence: float | None
     score: float = Field(description="Of the flag asked for, else of its worst; 0.5 for one without.")
@@ -459,6 +461,7 @@ def page(row: PageRow) -> Page:
     return Page(
         number=row.number,
         page_class=row.page_class,
+        source_file=row.source_file,
         outcome=row.outcome,
         confidence=row.confidence,
         flags=_flags(row.flags),
@@ -481,6 +484,7 @@ def flagged_page(found: review.FlaggedPage) -> FlaggedPage:
         name=found.source_name,
         label=found.label,
         number=found.number,
+        source_file=found.source_file,
         outcome=found.outcome,
         confidence=found.confidence,
         score=found.doubt,

@@ -84,6 +84,7 @@ def _as_json(page: "FlaggedPage") -> str:
             "label": page.label,
             "source_name": page.source_name,
             "number": page.number,
+            "source_file": page.source_file,
             "outcome": page.outcome.value,
             "confidence": page.confidence,
             "score": page.doubt,
@@ -96,7 +97,8 @@ def _as_json(page: "FlaggedPage") -> str:
 
 def _as_text(page: "FlaggedPage") -> str:
     flags = ", ".join(map(_shown, page.flags))
-    return f"{page.doubt:.2f}  {page.job_id}  page {page.number:<5} {page.source_name}  {flags}"
+    name = f"{page.source_name}: {page.source_file}" if page.source_file else page.source_name
+    return f"{page.doubt:.2f}  {page.job_id}  page {page.number:<5} {name}  {flags}"
 
 
 def _shown(flag: "Flag") -> str:

@@ -5,7 +5,7 @@ The merge step streams a document through `bind`; nothing here holds more of it 
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import count, islice
 from uuid import UUID
@@ -39,6 +39,8 @@ class LedgerPage:
     elapsed_ms: int | None = None
     error_code: str | None = None
     error_detail: str | None = None
+    source_file: str | None = None
+    """The file of an archive that the page comes from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +95,8 @@ def bind(ledger: Iterable[LedgerPage], read_segment: ReadSegment, numbers: Itera
         if row.number != due:
             should = "nothing" if due is None else f"number {due}"
             raise _broken(f"{should} should follow, but the ledger has {row.number}")
-        yield _failed_with_its_chunk(row) if row.segment_key is None else segments.take(row, row.segment_key)
+        page = _failed_with_its_chunk(row) if row.segment_key is None else segments.take(row, row.segment_key)
+        yield replace(page, source_file=row.source_file)
     if (due := next(expected, None)) is not None:
         raise _broken(f"the ledger ends before page {due}")
 

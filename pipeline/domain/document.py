@@ -79,6 +79,8 @@ class PageFacts:
     """Why it is unreadable."""
     has_poor_layer: bool = False
     """It is to be recognised though it has the text of an earlier recogniser, as that made too many mistakes."""
+    source_file: str | None = None
+    """The file of an archive that it comes from: one line, bounded, fit to be shown and never to be opened."""
 
     @property
     def megapixels(self) -> float:

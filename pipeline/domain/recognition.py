@@ -199,6 +199,8 @@ class PageResult:
     flags: tuple[Flag, ...] = ()
     error_code: str | None = None
     error_detail: str | None = None
+    source_file: str | None = None
+    """The file of an archive that it comes from; the ledger knows it, and it is told where pages are bound."""
 
     def __post_init__(self) -> None:
         if (self.outcome is PageOutcome.FAILED) != (self.error_code is not None):

@@ -50,6 +50,7 @@ def normalised(page: PageResult) -> PageResult:
         blocks=tuple(replace(block, lines=tuple(map(_normalised_line, block.lines))) for block in page.blocks),
         flags=tuple(replace(flag, score=_rounded_score(flag.score)) for flag in page.flags),
         error_detail=printable(page.error_detail or "") or None,
+        source_file=printable(page.source_file or "") or None,
     )
 
 
@@ -59,6 +60,7 @@ def to_json(page: PageResult) -> dict[str, Any]:
     engine = page.provenance.engine
     return {
         "number": page.number,
+        "source_file": page.source_file,
         "outcome": page.outcome.value,
         "width_px": page.width_px,
         "height_px": page.height_px,
@@ -233,6 +235,7 @@ def _page_from_json(page: Mapping[str, Any]) -> PageResult:
         provenance=_provenance_from_json(page),
         error_code=_take(error, "code", str) if error is not None else None,
         error_detail=(_take(error, "message", str) or None) if error is not None else None,
+        source_file=_take(page, "source_file", str) if page.get("source_file") is not None else None,
     )
 
 

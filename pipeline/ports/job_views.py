@@ -15,6 +15,8 @@ class PageRow:
 
     number: int
     page_class: PageClass
+    source_file: str | None
+    """The file of an archive that it comes from."""
     outcome: PageOutcome | None
     flags: tuple[Flag, ...]
     confidence: float | None

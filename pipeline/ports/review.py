@@ -54,6 +54,8 @@ class FlaggedPage:
     label: str | None
     source_name: str
     number: int
+    source_file: str | None
+    """The file of an archive that it comes from."""
     outcome: PageOutcome
     confidence: float | None
     flags: tuple[Flag, ...]

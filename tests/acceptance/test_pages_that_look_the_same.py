@@ -6,6 +6,7 @@ from PIL import Image, ImageDraw
 from pipeline.adapters.removals import PostgresRemovals
 from pipeline.domain.states import JobState
 from pipeline.steps.delete import Delete
+from tests.adapters.documents.zips import zip_file
 
 
 @pytest.fixture
@@ -65,3 +66,23 @@ def test_a_page_is_read_once_for_a_tenant(system, book):
     assert [page["text"] for page in swift] == [page["text"] for page in read]
     assert swift[0]["reused"] is None
     assert [page["engine"]["revision"].split("-")[-4] for page in (read[0], swift[0])] == ["balanced", "fast"]
+
+
+def test_pages_of_an_archive_name_their_own_files_though_they_look_the_same(system, tmp_path):
+    image = Image.new("L", (600, 300), 255)
+    ImageDraw.Draw(image).text((30, 60), "HARBOUR LEDGER 1911", fill=0, font_size=40)
+    image.save(tmp_path / "1.png")
+    picture = (tmp_path / "1.png").read_bytes()
+    archive = zip_file(tmp_path, {"box/1.png": picture, "box/2.png": picture, "box/3.png": b"no picture"})
+    names = ["box/1.png", "box/2.png", "box/3.png"]
+    system.environment["MUNIMENT_DEVICES__ENGINE"] = "rapidocr"
+    system.start()
+    job_id = system.submit(archive)
+    assert system.finished(job_id, within=180).state is JobState.PARTIAL
+    pages = system.document(job_id)["pages"]
+    assert [(page["source_file"], page["outcome"]) for page in pages] == list(
+        zip(names, ["recognised", "recognised", "failed"], strict=True)
+    )
+    assert sources(pages) == [(1, None), (2, (str(job_id), 1)), (3, None)]
+    rows = system.rows.sql("SELECT source_file FROM page WHERE job_id = :id ORDER BY number", id=job_id)
+    assert [row.source_file for row in rows] == names

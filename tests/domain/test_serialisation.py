@@ -67,6 +67,7 @@ def test_the_json_of_a_page_has_the_fields_of_the_format():
     box = [[10.0, 10.0], [200.0, 10.0], [200.0, 30.0], [10.0, 30.0]]
     assert to_json(result) == {
         "number": 3,
+        "source_file": None,
         "outcome": "recognised",
         "width_px": 1654,
         "height_px": 2339,
@@ -165,7 +166,7 @@ def test_levels_items_and_cells_survive():
 
 
 def needed_keys():
-    derived, newer = {"text", "confidence"}, {"reused"}
+    derived, newer = {"text", "confidence"}, {"reused", "source_file"}
     return [key for key in to_json(blank(1)) if key not in derived | newer]
 
 

@@ -8,7 +8,7 @@ import zipfile
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -17,6 +17,7 @@ from pipeline.adapters.documents.geometry import page_damaged, unreadable_page
 from pipeline.adapters.documents.images import PictureFile, pages_of, picture_file
 from pipeline.adapters.documents.tiff import TiffPages
 from pipeline.adapters.documents.zip_files import ZipFiles, open_zip, shown
+from pipeline.adapters.documents.zip_names import name_of
 from pipeline.domain.document import PageFacts
 from pipeline.domain.errors import ErrorCode, PipelineError, RecognitionFailed, Rejected
 from pipeline.domain.password import Password
@@ -179,9 +180,10 @@ class PictureArchive:
         """Return what the file of a page says of it; nothing is decoded."""
         try:
             with self._page(number, decodes=False) as picture:
-                return picture.stated_facts(number)
+                facts = picture.stated_facts(number)
         except RecognitionFailed as error:
-            return unreadable_page(number, error.code, self._limits)
+            facts = unreadable_page(number, error.code, self._limits)
+        return replace(facts, source_file=name_of(self._picture_of(number).entry))
 
     def render(self, number: int, *, dpi: float | None = None) -> PageImage:
         """Return the page's pixels, as of a file by itself."""
@@ -208,7 +210,7 @@ class PictureArchive:
         """Yield the file that has the page. Raises: RecognitionFailed, naming the file."""
         if not 1 <= number <= self.page_count:
             raise page_damaged(number, "there is no such page")
-        picture = self._pictures[bisect_right(self._firsts, number) - 1]
+        picture = self._picture_of(number)
         try:
             if decodes or picture.media_type == sniff.TIFF:
                 yield self._unpack(picture)
@@ -218,6 +220,9 @@ class PictureArchive:
         except PipelineError as error:
             code = ErrorCode.PAGE_DAMAGED if error.code is ErrorCode.DAMAGED else error.code
             raise RecognitionFailed(code, f"{shown(picture.entry)}: {error.message}") from error
+
+    def _picture_of(self, number: int) -> _Picture:
+        return self._pictures[bisect_right(self._firsts, number) - 1]
 
     def _unpack(self, picture: _Picture) -> PictureFile:
         """Return a picture over an unpacked copy of its file, which is kept until another one is asked for."""

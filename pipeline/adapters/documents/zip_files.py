@@ -17,6 +17,7 @@ from typing import BinaryIO, cast
 from pipeline.adapters.documents import protection, sniff
 from pipeline.adapters.documents.frugal import frugal
 from pipeline.adapters.documents.natural_order import natural_key
+from pipeline.adapters.documents.zip_names import name_of
 from pipeline.domain.errors import ErrorCode, RecognitionFailed, Rejected
 from pipeline.domain.password import Password
 from pipeline.ports.documents import DocumentLimits
@@ -170,7 +171,7 @@ class ZipFiles:
 
 def shown(entry: zipfile.ZipInfo) -> str:
     """Return an entry's name as it may stand in a message."""
-    name = "".join(character if character.isprintable() else "?" for character in entry.filename)
+    name = name_of(entry)
     return name if len(name) <= _SHOWN else f"...{name[-_SHOWN:]}"
 
 

@@ -37,6 +37,57 @@ def test_files_are_pages_in_the_natural_order_of_their_names(tmp_path: Path) -> 
     assert widths(path) == [names[name] for name in order]
 
 
+def unmarked(name: bytes) -> bytes:
+    """An archive with a picture whose name is not said to be UTF-8, as old programs write it."""
+    content = zip_bytes({"x" * len(name): png()})
+    return content.replace(b"x" * len(name), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("box 17/0001.png", "box 17/0001.png"),
+        ("../../etc/passwd", "etc/passwd"),
+        ("/srv/./scans//1.png", "srv/scans/1.png"),
+        ("one\nline\x1b[31m.png", "one line[31m.png"),
+        ("\u202egnp.exe\u2066.png", "gnp.exe.png"),
+        ("档案 1911/第二頁.png", "档案 1911/第二頁.png"),
+        ("😀" * 10_000 + ".png", "..." + "😀" * 193 + ".png"),
+        ("..", ""),
+    ],
+)
+def test_a_page_names_its_file_as_one_line_that_leads_nowhere(tmp_path: Path, name: str, shown: str) -> None:
+    path = zip_file(tmp_path, {name: png()})
+    found = BoundedInspector(limits(), timeout=timedelta(seconds=30), max_memory_bytes=2 * 1024**3).inspect(path)
+    assert [page.source_file for page in found.facts] == [shown]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("档案/第一页.png".encode("gb2312"), "档案/第一页.png"),
+        ("档案/第一頁.png".encode(), "档案/第一頁.png"),
+        ("Müller, Straße.png".encode("cp437"), "Müller, Straße.png"),
+        (b"plain.png", "plain.png"),
+    ],
+)
+def test_names_that_say_not_how_they_are_written_are_read_as_they_were_meant(
+    tmp_path: Path, written: bytes, meant: str
+) -> None:
+    path = tmp_path / "document"
+    path.write_bytes(unmarked(written))
+    with FileOpener(limits()).open(path) as document:
+        assert document.facts(1).source_file == meant
+
+
+def test_each_page_of_a_file_names_it_and_so_does_one_that_is_lost(tmp_path: Path) -> None:
+    files = {"a.png": png(), "b.tif": tiff(30, 40), "c.png": b"no picture", "d.png": png()[:60]}
+    with FileOpener(limits()).open(zip_file(tmp_path, files)) as document:
+        found = [document.facts(number) for number in range(1, document.page_count + 1)]
+    assert [page.source_file for page in found] == ["a.png", "b.tif", "b.tif", "c.png", "d.png"]
+    assert found[3].page_class is PageClass.UNREADABLE
+
+
 def test_every_kind_of_picture_is_read_by_its_content_whatever_its_name(tmp_path: Path) -> None:
     kinds = ("PNG", "JPEG", "TIFF", "JPEG2000", "WEBP", "BMP", "GIF", "PPM")
     files = {f"{n}": image_bytes(Image.new("RGB", (30 + n, 20), "white"), kind) for n, kind in enumerate(kinds)}
