@@ -63,8 +63,8 @@ def _rapidocr(options: EngineOptions) -> Recogniser:
 
 
 def _skims(options: EngineOptions) -> bool:
-    """Whether lines are to be read by the tiny recogniser first. Raises: ValueError."""
-    return TypeAdapter(bool).validate_python(options.get("skim", False))
+    """Whether lines are to be read by the tiny recogniser first, where it is installed. Raises: ValueError."""
+    return TypeAdapter(bool).validate_python(options.get("skim", True))
 
 
 def _rapidocr_problem(options: EngineOptions) -> str | None:

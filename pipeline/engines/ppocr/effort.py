@@ -51,11 +51,11 @@ TINY_ALONE = Plan(edition=TINY)
 def plan_for(profile: Profile, *, has_tiny: bool, skims: bool = False) -> Plan:
     """Return how a profile is read, with the tiny networks or without.
 
-    Args: skims has what is usual begin with the tiny recogniser, which is now and then sure of a wrong character.
+    Args: skims has what is usual begin with the tiny recogniser, where there is one.
 
-    Measured on the 22 pages of docs/quality.md, onnxruntime on one thread, mean share of wrong characters and CPU
-    seconds a page: tiny alone 7.0 %, 0.9; tiny and then small 3.50 %, 2.8; small alone 3.42 %, 4.4; small and again at
-    full width 3.29 %, 4.9.
+    Measured on the 30 pages of docs/quality.md, OpenVINO on one thread, mean share of wrong characters and CPU seconds
+    a page: tiny alone 5.36 %, 0.53; tiny and then small 2.61 %, 1.08; small alone 2.63 %, 1.30; small and again at
+    full width 2.46 %, 1.48.
     """
     match profile:
         case Profile.FAST:

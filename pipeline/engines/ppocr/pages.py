@@ -18,7 +18,7 @@ from pipeline.engines.ppocr.detector import detect
 from pipeline.engines.ppocr.effort import USUAL, Effort
 from pipeline.engines.ppocr.orientation import quarter_turns, turned_back
 from pipeline.engines.ppocr.reader import Reading, read_lines, runs_down
-from pipeline.engines.ppocr.runtime import FloatArray, Net, Nets
+from pipeline.engines.ppocr.runtime import PERHAPS, FloatArray, Net, Nets
 from pipeline.engines.ppocr.words import part_of
 from pipeline.ports.documents import PageImage, Pixels
 from pipeline.ports.engines import ReadPage
@@ -61,7 +61,7 @@ def settings_digest(effort: Effort = USUAL) -> str:
         module.__name__: {name: value for name, value in vars(module).items() if name.isupper()}
         for module in (detector, reader, orientation)
     }
-    settings[__name__] = {"MIN_CONFIDENCE": MIN_CONFIDENCE} | effort.settings()
+    settings[__name__] = {"MIN_CONFIDENCE": MIN_CONFIDENCE, "PERHAPS": PERHAPS} | effort.settings()
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -15,6 +15,10 @@ from pipeline.engines.ppocr.weights import Weights
 CPU_DESCRIPTION = Path("/proc/cpuinfo")
 BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
 
+BLANK = 0
+"""The label of CTC's blank."""
+PERHAPS = 0.1
+
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
@@ -36,6 +40,9 @@ class Best:
 
     labels: IntArray
     scores: FloatArray
+    unsaid: IntArray | None = None
+    """Of steps that say nothing, the label of what they might say, with a probability of PERHAPS or more; 0 where there
+    is none. None where nobody looked."""
 
 
 Answer = FloatArray | Best
@@ -119,10 +126,21 @@ def load_nets(weights: Weights, runtime: Runtime, *, skimming: Weights | None = 
             return list(detector.run(batch)[:, 0].copy())
         probabilities = loaded[net].run(batch)
         labels, scores = probabilities.argmax(axis=2), probabilities.max(axis=2)
-        return [Best(labels=own, scores=sure) for own, sure in zip(labels, scores, strict=True)]
+        steps = zip(labels, scores, unsaid_of(probabilities, labels, scores), strict=True)
+        return [Best(labels=own, scores=sure, unsaid=perhaps) for own, sure, perhaps in steps]
 
     alphabets = {net: alphabet_of(loaded[net].metadata, own.alphabet) for net, own in readers.items()}
     return Nets(run=run, alphabets=alphabets, precision=loaded[Net.RECOGNISER].precision)
+
+
+def unsaid_of(probabilities: FloatArray, labels: IntArray, scores: FloatArray) -> IntArray:
+    """Return what steps might say that say nothing, as in `Best`; of (batch, steps, labels) and each step's best."""
+    unsaid = np.zeros_like(labels)
+    # Few steps are looked at: another label can have that much only where the blank leaves it.
+    steps = np.nonzero((labels == BLANK) & (scores <= 1 - PERHAPS))
+    others = probabilities[steps][:, BLANK + 1 :]
+    unsaid[steps] = np.where(others.max(axis=1) >= PERHAPS, others.argmax(axis=1) + BLANK + 1, BLANK)
+    return unsaid
 
 
 def _load_openvino(path: Path) -> _Loaded:
