@@ -3,7 +3,6 @@
 import asyncio
 import json
 import socket
-from uuid import uuid4
 
 import pytest
 
@@ -51,7 +50,7 @@ def without_database(shared_settings):
         service.close()
 
 
-JOB = f"/v1/jobs/{uuid4()}"
+JOB = "/v1/jobs/24cba66c-2d36-4f3a-8c88-bd6971a2f587"
 
 
 @pytest.mark.parametrize(
