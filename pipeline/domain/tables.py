@@ -82,17 +82,28 @@ def pieces_of(row: Row) -> list[Placed]:
 
 
 def _runs(rows: Sequence[Row]) -> Iterator[range]:
-    """Yield stretches of rows that begin and end with one of several pieces, and have at most one other in between."""
-    start = last = None
+    """Yield stretches of rows that begin and end with one of several pieces, and have at most one other in between.
+
+    A piece by itself below one that is not the first of its row goes on with that, and is none of the others.
+    """
+    start = last = going_on = None
     for index, row in enumerate(rows):
         is_close = index == 0 or top(row) - bottom(rows[index - 1]) <= MAX_GAP_EM * em(row)
-        if start is not None and last is not None and (index - last > 2 or not is_close):
+        if start is not None and last is not None and going_on is not None and (index - going_on > 2 or not is_close):
             yield range(start, last + 1)
-            start = last = None
+            start = last = going_on = None
         if len(row) > 1:
-            start, last = index if start is None else start, index
+            start, last, going_on = index if start is None else start, index, index
+        elif last is not None and _goes_on(row, rows[last]):
+            going_on = index
     if start is not None and last is not None:
         yield range(start, last + 1)
+
+
+def _goes_on(row: Row, above: Row) -> bool:
+    """Whether a row of one piece stands below a further piece of a row above."""
+    [piece], near = row, ALIGNED_EM * em(row)
+    return any(abs(piece.box.left - other.box.left) <= near for other in above[1:])
 
 
 def _tables_within(rows: Sequence[Row], run: range) -> list[tuple[range, Block]]:

@@ -175,6 +175,27 @@ class TestTables:
         [block] = of_kind([*rows, more, *lower], BlockKind.TABLE)
         assert "1904" in block.text_of(next(cell for cell in block.cells if (cell.row, cell.column) == (3, 1)))
 
+    @pytest.mark.parametrize("values", [(1, 1, 1, 3, 1, 1), (1, 2, 3, 4, 1, 1, 1), (2, 4, 1, 1, 1, 1, 1)])
+    def test_a_form_is_one_table_however_many_rows_a_value_has(self, values: tuple[int, ...]) -> None:
+        lines, labels, row = [], [], 0
+        for number, count in enumerate(values):
+            labels.append(f"Field {chr(65 + number)}")
+            lines.append(typed(labels[-1], 150, 400 + 50 * row))
+            lines += [typed(f"value {row + n}", 450, 400 + 50 * (row + n)) for n in range(count)]
+            row += count
+        [block] = blocks(lines)
+        assert block.kind is BlockKind.TABLE
+        cells = {(cell.row, cell.column): block.text_of(cell) for cell in block.cells}
+        assert [text for (_, column), text in cells.items() if column == 0] == labels
+        assert [text for (_, column), text in cells.items() if column == 1] == [f"value {n}" for n in range(row)]
+
+    def test_items_with_marks_far_from_their_text_are_none(self) -> None:
+        lines = []
+        for number in range(4):
+            text = prose(3, 400 + 130 * number, left=300, width=1200)
+            lines += [typed(f"({chr(97 + number)})", 150, text[0].polygon[0][1]), *text]
+        assert BlockKind.TABLE not in kinds(lines)
+
     @pytest.mark.parametrize("rows", [1, 2])
     def test_too_few_rows_are_none(self, rows: int) -> None:
         assert BlockKind.TABLE not in kinds([*prose(4, 200), *table_of(rows, 3, 500)])
