@@ -128,6 +128,7 @@ class ComposedStack:
             "MUNIMENT_HOME": str(self._folder / f"home-{service}"),
             "MUNIMENT_DEVICES__TEMPORARY_FOLDER": str(self._folder / f"tmp-{service}"),
             "MUNIMENT_DEVICES__DECLARED": '[{"name": "cuda:sim0", "total_bytes": 1000000000}]',
+            "MUNIMENT_SIMULATED": '{"tokens": 60}',
             **QUICK,
             **{name: self._mapped(service, value) for name, value in given.items()},
         }

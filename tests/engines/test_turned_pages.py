@@ -1,5 +1,6 @@
 """A page on its side, on its head or askew reads like the upright one, and its boxes lie on the same words."""
 
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
@@ -87,9 +88,14 @@ def share_landed(
     """Return the share of boxes that lie, by that much, on a box of the turned page with the same text."""
     by_text = defaultdict(list)
     for other in turned:
-        by_text[other.text].append(points(other.polygon))
-    places = [(one.text, to_turned(points(one.polygon))) for one in upright]
+        by_text[folded(other.text)].append(points(other.polygon))
+    places = [(folded(one.text), to_turned(points(one.polygon))) for one in upright]
     return sum(any(overlap(place, other) >= least for other in by_text[text]) for text, place in places) / len(places)
+
+
+def folded(text: str) -> str:
+    """Whether a Chinese colon is a broad one is a matter of the white beside it."""
+    return unicodedata.normalize("NFKC", text)
 
 
 def points(polygon: Polygon) -> Points:
