@@ -73,8 +73,10 @@ def test_pages_of_an_archive_name_their_own_files_though_they_look_the_same(syst
     ImageDraw.Draw(image).text((30, 60), "HARBOUR LEDGER 1911", fill=0, font_size=40)
     image.save(tmp_path / "1.png")
     picture = (tmp_path / "1.png").read_bytes()
-    archive = zip_file(tmp_path, {"box/1.png": picture, "box/2.png": picture, "box/3.png": b"no picture"})
-    names = ["box/1.png", "box/2.png", "box/3.png"]
+    archive = zip_file(
+        tmp_path, {"Nachlass Q7/1.png": picture, "Nachlass Q7/2.png": picture, "Nachlass Q7/3.png": b"no picture"}
+    )
+    names = ["Nachlass Q7/1.png", "Nachlass Q7/2.png", "Nachlass Q7/3.png"]
     system.environment["MUNIMENT_DEVICES__ENGINE"] = "rapidocr"
     system.start()
     job_id = system.submit(archive)
@@ -86,3 +88,7 @@ def test_pages_of_an_archive_name_their_own_files_though_they_look_the_same(syst
     assert sources(pages) == [(1, None), (2, (str(job_id), 1)), (3, None)]
     rows = system.rows.sql("SELECT source_file FROM page WHERE job_id = :id ORDER BY number", id=job_id)
     assert [row.source_file for row in rows] == names
+    logs = "".join(path.read_text() for path in system.folder.glob("*.log"))
+    events = system.rows.sql("SELECT detail::text AS said FROM event WHERE job_id = :id", id=job_id)
+    assert "recognise" in logs
+    assert "Nachlass" not in logs + "".join(event.said for event in events)

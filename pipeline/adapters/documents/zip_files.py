@@ -171,7 +171,7 @@ class ZipFiles:
 
 def shown(entry: zipfile.ZipInfo) -> str:
     """Return an entry's name as it may stand in a message."""
-    name = name_of(entry)
+    name = name_of(entry) or "a file without a name"
     return name if len(name) <= _SHOWN else f"...{name[-_SHOWN:]}"
 
 

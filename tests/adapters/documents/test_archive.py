@@ -53,10 +53,12 @@ def unmarked(name: bytes) -> bytes:
         ("\u202egnp.exe\u2066.png", "gnp.exe.png"),
         ("档案 1911/第二頁.png", "档案 1911/第二頁.png"),
         ("😀" * 10_000 + ".png", "..." + "😀" * 193 + ".png"),
-        ("..", ""),
+        ("box\\..\\etc\\passwd.png", "box/etc/passwd.png"),
+        ("box 17\\0001.png", "box 17/0001.png"),
+        ("..", None),
     ],
 )
-def test_a_page_names_its_file_as_one_line_that_leads_nowhere(tmp_path: Path, name: str, shown: str) -> None:
+def test_a_page_names_its_file_as_one_line_that_leads_nowhere(tmp_path: Path, name: str, shown: str | None) -> None:
     path = zip_file(tmp_path, {name: png()})
     found = BoundedInspector(limits(), timeout=timedelta(seconds=30), max_memory_bytes=2 * 1024**3).inspect(path)
     assert [page.source_file for page in found.facts] == [shown]
@@ -67,6 +69,11 @@ def test_a_page_names_its_file_as_one_line_that_leads_nowhere(tmp_path: Path, na
     [
         ("档案/第一页.png".encode("gb2312"), "档案/第一页.png"),
         ("档案/第一頁.png".encode(), "档案/第一頁.png"),
+        ("檔案/第一頁.png".encode("gb18030"), "檔案/第一頁.png"),
+        ("朱镕基/㐀㐁.png".encode("gb18030"), "朱镕基/㐀㐁.png"),
+        ("Größe.png".encode("cp437"), "Größe.png"),
+        ("élève à Liège, n° 3.png".encode("cp437"), "élève à Liège, n° 3.png"),
+        ("año, señor.png".encode("cp437"), "año, señor.png"),
         ("Müller, Straße.png".encode("cp437"), "Müller, Straße.png"),
         (b"plain.png", "plain.png"),
     ],
@@ -78,6 +85,13 @@ def test_names_that_say_not_how_they_are_written_are_read_as_they_were_meant(
     path.write_bytes(unmarked(written))
     with FileOpener(limits()).open(path) as document:
         assert document.facts(1).source_file == meant
+
+
+def test_a_name_of_greatest_length_that_is_hardly_chinese_is_told_as_soon(tmp_path: Path) -> None:
+    path = tmp_path / "document"
+    path.write_bytes(unmarked("檔案".encode("gb18030") * 16_000 + "ñ.png".encode("cp437")))
+    found = BoundedInspector(limits(), timeout=timedelta(seconds=30), max_memory_bytes=2 * 1024**3).inspect(path)
+    assert [(page.source_file or "")[-5:] for page in found.facts] == ["ñ.png"]
 
 
 def test_each_page_of_a_file_names_it_and_so_does_one_that_is_lost(tmp_path: Path) -> None:
