@@ -129,6 +129,8 @@ class ComposedStack:
             "MUNIMENT_DEVICES__TEMPORARY_FOLDER": str(self._folder / f"tmp-{service}"),
             "MUNIMENT_DEVICES__DECLARED": '[{"name": "cuda:sim0", "total_bytes": 1000000000}]',
             "MUNIMENT_SIMULATED": '{"tokens": 60}',
+            # In a container it is that container's own; here another API of this host may have it.
+            "MUNIMENT_API__ADMIN_PORT": self.port(service, "8766"),
             **QUICK,
             **{name: self._mapped(service, value) for name, value in given.items()},
         }
