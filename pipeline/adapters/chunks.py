@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, assert_never
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, Result, func, insert, null, select, text, update
+from sqlalchemy import Connection, Engine, Result, func, insert, select, text, update
 
 from pipeline.adapters import chunk_statements as statements
 from pipeline.adapters import known_pages
@@ -161,7 +161,7 @@ def obey(
             children = split_range(_unfinished(connection, claim.job_id, chunk), suspect=suspect)
             _replace(connection, claim.job_id, chunk, children)
         case ReadWith(engine=engine, misfit=misfit):
-            kept = null() if misfit is None else asdict(misfit)
+            kept = misfit and asdict(misfit)
             anew = {"failures": 0, "not_before": NOW, "options": _options_with(engine), "misfit": kept}
             _leave(connection, claim, ChunkState.READY, error, anew)
             note(
@@ -286,7 +286,6 @@ def _replace(connection: Connection, job_id: JobId, chunk: Any, children: Sequen
     )
     highest: int = connection.execute(select(func.max(Chunk.ordinal)).where(Chunk.job_id == job_id)).scalar_one()
     pages_before = chunk.last_page - chunk.first_page + 1
-    own = {} if chunk.options is None else {"options": chunk.options}
     connection.execute(
         insert(Chunk),
         [
@@ -298,7 +297,7 @@ def _replace(connection: Connection, job_id: JobId, chunk: Any, children: Sequen
                 "last_page": pages.last,
                 "lane": chunk.lane,
                 "cost_ms": chunk.cost_ms * len(pages) // pages_before,
-                **own,
+                "options": chunk.options,
             }
             for ordinal, pages in enumerate(children, start=highest + 1)
         ],

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, exists, null, select, update
+from sqlalchemy import Connection, Row, delete, exists, select, update
 
 from pipeline.adapters.conditions import NOW
 from pipeline.adapters.passwords import keep_password
@@ -125,8 +125,8 @@ def _reopened(connection: Connection, job: Row[Any], again: Again) -> list[Any]:
                 failures=0,
                 lost=0,
                 waits=0,
-                options=dict(again.options) or null(),
-                misfit=null(),
+                options=dict(again.options) or None,
+                misfit=None,
                 lease_owner=None,
                 lease_until=None,
                 dispatched_at=None,

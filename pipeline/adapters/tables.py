@@ -41,8 +41,9 @@ class Base(DeclarativeBase):
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own shape
         str: Text,
         datetime: TIMESTAMP(timezone=True),
-        dict[str, Any]: JSONB,
-        list[Any]: JSONB,
+        # What there is not is NULL, and not the null that JSON has.
+        dict[str, Any]: JSONB(none_as_null=True),
+        list[Any]: JSONB(none_as_null=True),
     }
 
 
