@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import Engine, Row, func, select
 
-from pipeline.adapters.database import transaction
-from pipeline.adapters.submissions import event_row
+from pipeline.adapters.database import reading, transaction
+from pipeline.adapters.submissions import OUTCOMES, event_row, outcomes_of
 from pipeline.adapters.tables import Batch, Event, Job, Page
 from pipeline.domain.document import JobId, PageClass
 from pipeline.domain.recognition import PageOutcome, PageSource
@@ -52,23 +52,12 @@ class PostgresJobViews:
 
     def progress(self, job_ids: Sequence[JobId]) -> dict[JobId, Progress]:
         """Return how far these jobs are, without those that don't exist."""
-        counted: dict[Any, dict[PageOutcome, int]] = {}
-        pages = (
-            select(Page.job_id, Page.outcome, func.count())
-            .where(Page.job_id.in_(job_ids), Page.outcome.is_not(None))
-            .group_by(Page.job_id, Page.outcome)
-        )
-        jobs = select(Job.id, Job.state, Job.page_count).where(Job.id.in_(job_ids))
-        with transaction(self._engine) as connection:
-            for job_id, outcome, count in connection.execute(pages):
-                counted.setdefault(job_id, {})[PageOutcome(str(outcome))] = count
-            rows = connection.execute(jobs).all()
-        return {
-            JobId(row.id): Progress(
-                state=JobState(row.state), page_count=row.page_count, outcomes=counted.get(row.id, {})
-            )
-            for row in rows
-        }
+        statement = select(Job.id, Job.state, Job.page_count, OUTCOMES).where(Job.id.in_(job_ids))
+        with reading(self._engine) as connection:
+            return {
+                JobId(row.id): Progress(state=JobState(row.state), page_count=row.page_count, outcomes=outcomes_of(row))
+                for row in connection.execute(statement)
+            }
 
     def batches(self, tenant: str, *, after: str | None, limit: int, label: str | None = None) -> list[BatchStatus]:
         """Return a tenant's batches by label, those behind a label; or the one of a label."""

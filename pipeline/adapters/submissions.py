@@ -23,11 +23,11 @@ _ENDED = (
     .correlate(Job)
     .subquery()
 )
-_OUTCOMES = select(func.jsonb_object_agg(_ENDED.c.outcome, _ENDED.c.pages)).scalar_subquery().label("outcomes")
-"""How many pages of a job have ended as what; NULL where none has."""
+OUTCOMES = select(func.jsonb_object_agg(_ENDED.c.outcome, _ENDED.c.pages)).scalar_subquery().label("outcomes")
+"""How many pages of a job have ended as what, beside columns of the job; `outcomes_of` reads it."""
 
 # Put together once: asked for more often than anything else. One statement, so that all of an answer is of one moment.
-_STATUS = select(Job, _OUTCOMES)
+_STATUS = select(Job, OUTCOMES)
 _FOUND = _STATUS.where(Job.id == func.any(bindparam("ids", type_=ARRAY(Uuid()))))
 
 
@@ -72,6 +72,11 @@ class PostgresSubmissions:
         with transaction(self._engine) as connection:
             rows = connection.execute(statement).all()
         return [event_row(row) for row in reversed(rows)]
+
+
+def outcomes_of(row: Row[Any]) -> dict[PageOutcome, int]:
+    """Return what `OUTCOMES` has counted; outcomes that no page has are missing."""
+    return {PageOutcome(outcome): pages for outcome, pages in (row.outcomes or {}).items()}
 
 
 def event_row(row: Row[Any]) -> EventRow:
@@ -136,7 +141,7 @@ def _status(row: Row[Any]) -> JobStatus:
         state=JobState(row.state),
         priority=row.priority,
         page_count=row.page_count,
-        outcomes={PageOutcome(outcome): pages for outcome, pages in (row.outcomes or {}).items()},
+        outcomes=outcomes_of(row),
         flags=tuple(flag_from_json(flag) for flag in row.flags),
         result_keys=row.result_keys,
         error_code=row.error_code,
