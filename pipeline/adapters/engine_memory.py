@@ -82,16 +82,11 @@ class PostgresEngineMemory:
 
     def _write(self, of: Misfit, values: dict[str, Any]) -> None:
         changed = values | {"updated_at": NOW}
-        key = [EngineMemory.engine, EngineMemory.revision, EngineMemory.device, EngineMemory.page_class]
-        statement = insert(EngineMemory).values(**asdict(of), **changed)
+        key = asdict(of)
+        statement = insert(EngineMemory).values(**key, **changed)
         with transaction(self._engine) as connection:
-            connection.execute(statement.on_conflict_do_update(index_elements=key, set_=changed))
+            connection.execute(statement.on_conflict_do_update(index_elements=[*key], set_=changed))
 
 
-def _of(misfit: Misfit) -> tuple[ColumnElement[bool], ...]:
-    return (
-        EngineMemory.engine == misfit.engine,
-        EngineMemory.revision == misfit.revision,
-        EngineMemory.device == misfit.device,
-        EngineMemory.page_class == misfit.page_class,
-    )
+def _of(misfit: Misfit) -> list[ColumnElement[bool]]:
+    return [getattr(EngineMemory, name) == value for name, value in asdict(misfit).items()]

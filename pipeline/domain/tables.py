@@ -86,18 +86,19 @@ def _runs(rows: Sequence[Row]) -> Iterator[range]:
 
     A piece by itself below one that is not the first of its row goes on with that, and is none of the others.
     """
-    start = last = going_on = None
+    run = range(0)
+    going_on = 0
     for index, row in enumerate(rows):
         is_close = index == 0 or top(row) - bottom(rows[index - 1]) <= MAX_GAP_EM * em(row)
-        if start is not None and last is not None and going_on is not None and (index - going_on > 2 or not is_close):
-            yield range(start, last + 1)
-            start = last = going_on = None
+        if run and (index - going_on > 2 or not is_close):
+            yield run
+            run = range(0)
         if len(row) > 1:
-            start, last, going_on = index if start is None else start, index, index
-        elif last is not None and _goes_on(row, rows[last]):
+            run, going_on = range(run.start if run else index, index + 1), index
+        elif run and _goes_on(row, rows[run[-1]]):
             going_on = index
-    if start is not None and last is not None:
-        yield range(start, last + 1)
+    if run:
+        yield run
 
 
 def _goes_on(row: Row, above: Row) -> bool:

@@ -1,5 +1,6 @@
 """What a line of text says: PP-OCR's recogniser and its CTC decoding."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -100,9 +101,10 @@ def _read(
 
     for one in passes:
         doubtful = [index for index, reading in enumerate(readings) if not reading.is_sure]
-        step = 1 if one is passes[-1] else -(-len(doubtful) // SAMPLE)
-        if sample := doubtful[:: step or 1]:
-            yield from read(sample, one)
+        if not doubtful:
+            break
+        sample = doubtful if one is passes[-1] else doubtful[:: math.ceil(len(doubtful) / SAMPLE)]
+        yield from read(sample, one)
         is_worthwhile = sum(readings[index].is_sure for index in sample) > HOPELESS * len(sample)
         if is_worthwhile and (rest := sorted(set(doubtful) - set(sample))):
             yield from read(rest, one)
