@@ -13,12 +13,10 @@ if missing := absent("torch", "transformers"):
 
 from tests.page_models import END, built, token
 from tests.system import scan
+from tests.torch_marks import IN_TORCH
 from tests.waiting import eventually
 
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
-]
+pytestmark = IN_TORCH
 TEXT = "# Swan"
 NAME = "cuda:0"
 

@@ -15,12 +15,10 @@ if missing := absent("torch", "transformers"):
 
 from tests.hub import COMMIT, NAME, serving
 from tests.page_models import END, built, token
+from tests.torch_marks import IN_TORCH
 from workers.engines.model_folder import digest_of
 
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
-]
+pytestmark = IN_TORCH
 WEIGHTS = "model.safetensors"
 LOADED = """
 import json, sys
@@ -123,18 +121,18 @@ def test_what_was_cut_is_not_taken_for_whole_and_goes_on_later(model, load, name
         assert digest_of(model)[:12] in load(hub.url)["revision"]
 
 
+def assert_given_up(told, *, within_s):
+    assert told["code"] == "engine_unavailable"
+    assert "can't be fetched" in told["message"]
+    assert told["seconds"] < within_s
+
+
 def test_a_server_that_is_gone_is_said_soon(model, load):
     with serving(model) as hub:
         pass
-    told = load(hub.url)
-    assert told["code"] == "engine_unavailable"
-    assert "can't be fetched" in told["message"]
-    assert told["seconds"] < 60
+    assert_given_up(load(hub.url), within_s=60)
 
 
 def test_a_server_that_does_not_answer_is_given_up(model, load):
     with serving(model, silent=True) as hub:
-        told = load(hub.url)
-    assert told["code"] == "engine_unavailable"
-    assert "can't be fetched" in told["message"]
-    assert told["seconds"] < 100
+        assert_given_up(load(hub.url), within_s=100)

@@ -20,11 +20,9 @@ from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from tests import tiny_models  # noqa: E402
 from tests.tiny_models import CLASSES, IMAGE_TOKEN, written  # noqa: E402
+from tests.torch_marks import IN_TORCH  # noqa: E402
 
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
-]
+pytestmark = IN_TORCH
 PROMPT = 9
 torch.set_num_threads(1)
 

@@ -31,15 +31,13 @@ from tests.device_runs import chunk, store, supervisor
 from tests.engines.test_memory_of_models import Live, cached
 from tests.page_models import END, IMAGE, PAGE, built, token
 from tests.system import scan
+from tests.torch_marks import IN_TORCH
 from workers.engines import generators
 from workers.engines.generating import Bounds, generate
 from workers.engines.model_folder import digest_of
 from workers.engines.page_models import load
 
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
-]
+pytestmark = IN_TORCH
 torch.set_num_threads(1)
 NAMES = ("deepseek-ocr2", "qianfan-ocr", "unlimited-ocr")
 TEXT = "# Swan"
