@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import pydantic_settings
@@ -252,9 +252,11 @@ class DeviceSettings(_Section):
     """Which devices a launcher serves, and with what."""
 
     cpu_slots: int | None = Field(default=None, ge=0)
-    """Processes that recognise on the CPU, one thread each; default: one for each core."""
+    """Processes that recognise on the CPU, one thread each; default: as many as `cpu_cores`, else one for each core."""
     cpu_niceness: int = Field(default=10, ge=0, le=19)
     """By how much they stand back behind other processes of the host, such as those that answer callers."""
+    cpu_cores: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    """Cores of this host that CPU slots have for themselves, one each; what else `muniment up` runs keeps off them."""
     engine: str = "rapidocr"
     accelerator_engine: str | None = None
     """What reads scans on accelerators; without it they are left alone."""
@@ -283,6 +285,14 @@ class DeviceSettings(_Section):
     """Where workers of this host lock their devices; one folder for all that share a device."""
     temporary_folder: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / f"muniment-{os.getuid()}")
     """Where runners keep the originals that they are reading; a folder for each device, emptied at its start."""
+
+    @model_validator(mode="after")
+    def _have_a_core_for_each_slot(self) -> Self:
+        if len(set(self.cpu_cores)) != len(self.cpu_cores):
+            raise ValueError("cpu_cores names a core twice")
+        if self.cpu_cores and self.cpu_slots not in (None, len(self.cpu_cores)):
+            raise ValueError(f"cpu_slots is {self.cpu_slots}, cpu_cores names {len(self.cpu_cores)}: one is enough")
+        return self
 
     @field_validator("other_engine")
     @classmethod

@@ -213,6 +213,7 @@ def _serve_device(state: _State, name: str) -> None:
             lock=settings.devices.lock_folder / f"{name}.lock",
             folder=settings.devices.temporary_folder / name.replace(":", "-"),
             niceness=settings.devices.cpu_niceness if info.kind == "cpu" else 0,
+            core={f"cpu:{slot}": core for slot, core in enumerate(settings.devices.cpu_cores)}.get(name),
         ),
         Patience(warm_up=settings.leases.warm_up, stall=settings.leases.stall),
         flush_pages=settings.chunks.flush_pages,

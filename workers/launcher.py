@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 import structlog
 
+from pipeline.cores import check_to_be_had
 from pipeline.embedded.files import private_folder
 from pipeline.embedded.state import ProcessState
 from pipeline.embedded.supervisor import ProcessSpec, Supervisor
@@ -38,7 +39,8 @@ class Served:
 
 def devices_to_serve(settings: DeviceSettings, environment: Mapping[str, str], nvml: Nvml | None) -> list[Served]:
     """Return the devices of this host: CPU slots, then accelerators, if there is an engine for them."""
-    slots = len(os.sched_getaffinity(0)) if settings.cpu_slots is None else settings.cpu_slots
+    cores = len(settings.cpu_cores or os.sched_getaffinity(0))
+    slots = cores if settings.cpu_slots is None else settings.cpu_slots
     served = [Served(name=f"cpu:{index}", environment={VISIBLE_VARIABLE: ""}) for index in range(slots)]
     if settings.accelerator_engine is None:
         return served
@@ -95,6 +97,7 @@ def _left_down(supervisor: Supervisor) -> str | None:
 def run(settings: Settings, *, echo: BinaryIO | None) -> None:
     """Serve this host's devices until told to stop. Raises: SettingsError, Unfit."""
     configure_logs(settings.log, worker="launcher")
+    check_to_be_had(settings.devices.cpu_cores)
     check_services(settings)
     asyncio.run(serve(settings, echo=echo))
 

@@ -32,6 +32,7 @@ from pipeline.adapters.rendered_pages import RenderedPages
 from pipeline.adapters.resident_memory import ResidentMemory, give_back_memory, resident_bytes
 from pipeline.adapters.segments import fetch_page
 from pipeline.adapters.smaller_pages import smaller
+from pipeline.cores import keep_to
 from pipeline.domain import keys
 from pipeline.domain.batches import BatchBound
 from pipeline.domain.document import ChunkId, JobId, PageClass
@@ -322,6 +323,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, required=True, help="for temporary files; emptied at the start")
     parser.add_argument("--engine", required=True)
     parser.add_argument("--niceness", type=int, default=0, help="behind other processes of the host; 0 to 19")
+    parser.add_argument("--core", type=int, help="to keep to")
     parser.add_argument("--language", action="append", default=[], help="that it is to read; repeatable")
     parser.add_argument("--profile", type=Profile, choices=list(Profile), help="how much trouble it is to take")
     return parser.parse_args()
@@ -332,6 +334,8 @@ def main() -> int:
     arguments = _arguments()
     die_with_parent(arguments.parent_pid)
     stand_back(arguments.niceness)
+    if arguments.core is not None:
+        keep_to(arguments.core)
     # A terminal's Ctrl-C is for the supervisor to act on, at a page border.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     say = _say_over(_private_stdout())

@@ -29,6 +29,8 @@ class RunnerCommand:
     """For its temporary files; emptied whenever a runner starts."""
     niceness: int = 0
     """By how much it stands back behind other processes of the host."""
+    core: int | None = None
+    """That it keeps to."""
 
     def argv(self) -> list[str]:
         """Return the command line."""
@@ -45,6 +47,7 @@ class RunnerCommand:
             "--engine",
             self.engine,
             f"--niceness={self.niceness}",
+            *([] if self.core is None else [f"--core={self.core}"]),
             *(f"--language={code}" for code in self.asked.languages),
             *([f"--profile={self.asked.profile}"] if self.asked.profile else []),
         ]

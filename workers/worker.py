@@ -9,6 +9,7 @@ from typing import Any
 
 from celery.signals import heartbeat_sent, setup_logging, worker_ready
 
+from pipeline.cores import check_to_be_had
 from pipeline.logs import configure_logs
 from pipeline.monitoring.serving import Beat, MetricsServer, shared_folder
 from pipeline.settings import Settings, read_settings
@@ -47,6 +48,7 @@ def run(settings: Settings, known: argparse.Namespace) -> None:
     os.environ[child.NAME_VARIABLE] = name
     queues, concurrency = known.queues, known.concurrency
     if known.device:
+        check_to_be_had(settings.devices.cpu_cores)
         # Inherited by the pool's children, so the lock is free only once all of this worker is gone.
         descriptor = lock_device(child.device_lock(settings.devices, known.device))
         os.set_inheritable(descriptor, True)

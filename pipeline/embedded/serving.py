@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from pipeline.cores import keep_off
 from pipeline.embedded.composition import (
     ApiPorts,
     api_process,
@@ -73,7 +74,7 @@ async def serve(
 
     Servers that the settings name are used, the others are started. To be called in the main thread.
 
-    Raises: HomeInUse, when another supervisor owns the home; StackError.
+    Raises: HomeInUse, when another supervisor owns the home; StackError; SettingsError.
     """
     private_folder(home)
     lock = FileLock.acquire(home / SUPERVISOR_LOCK, within=timedelta(seconds=1))
@@ -81,6 +82,7 @@ async def serve(
         raise HomeInUse(f"a stack runs in {home} already; attach to it, stop it (`muniment down`) or set MUNIMENT_HOME")
     try:
         await asyncio.to_thread(_end_orphans, home)
+        keep_off(settings.devices.cpu_cores)
         remove_state(home)
         async with _told_to_stop() as told:
             await _Stack(home, settings, options).run(told, on_ready)

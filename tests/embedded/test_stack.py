@@ -24,16 +24,16 @@ def home(tmp_path: Path) -> Iterator[Path]:
     stop(tmp_path / "home")
 
 
-def pipeline_processes(home: Path) -> list[str]:
+def pipeline_processes(home: Path) -> dict[int, str]:
     """Command lines of all processes that were told of this home, also those that the supervisor does not know."""
-    found = []
+    found = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if f"MUNIMENT_HOME={home}\0" in (process / "environ").read_text():
-                found.append((process / "cmdline").read_text().replace("\0", " "))
+                found[int(process.name)] = (process / "cmdline").read_text().replace("\0", " ")
         except OSError:
             continue
-    return [line for line in found if line]
+    return {pid: line for pid, line in found.items() if line}
 
 
 def anything_runs(home: Path, state: StackState) -> bool:
@@ -61,7 +61,12 @@ def basic(credentials: str) -> str:
 
 def works_on(home: Path, device: str) -> bool:
     """Whether a pool child of this device's worker is there, next to the worker itself."""
-    return sum(f"--device {device}" in line for line in pipeline_processes(home)) >= 2
+    return sum(f"--device {device}" in line for line in pipeline_processes(home).values()) >= 2
+
+
+def cores_of(home: Path, program: str) -> list[set[int]]:
+    """Return the cores that processes of the stack that run a program may run on."""
+    return [os.sched_getaffinity(pid) for pid, line in pipeline_processes(home).items() if program in line]
 
 
 def test_a_stack_is_usable_when_ready_and_leaves_nothing_when_killed_or_stopped(
@@ -92,6 +97,8 @@ def test_a_stack_is_usable_when_ready_and_leaves_nothing_when_killed_or_stopped(
     os.kill(state.supervisor.pid, signal.SIGKILL)
     eventually(lambda: not anything_runs(home, state))
 
+    *others, own = sorted(os.sched_getaffinity(0))
+    monkeypatch.setenv("MUNIMENT_DEVICES__CPU_CORES", f"[{own}]" if others else "[]")
     again = start_detached(home, cpu_slots=1)
     assert again.settings == state.settings
     # Its port may have been taken meanwhile.
@@ -99,6 +106,9 @@ def test_a_stack_is_usable_when_ready_and_leaves_nothing_when_killed_or_stopped(
     assert again.api.key == state.api.key
     assert again.flower is None
     eventually(lambda: works_on(home, "cpu:0"), within=60)
+    if others:
+        eventually(lambda: cores_of(home, "workers.runner") == [{own}], within=60)
+        assert cores_of(home, "pipeline.api.server") == [set(others)]
     assert stop(home)
     assert not anything_runs(home, again)
     assert read_state(home) is None
