@@ -3,17 +3,18 @@
     python -m benchmarks.api [--clients 200] [--streams 50] [--jobs 4] [--rounds 2] [--file samples/harbour-ledger.pdf]
 
 It hands the file in some times over and waits for all, in rounds of three kinds by turns: with nobody who watches; with
-every client asking for the first of these jobs once a second and every stream following it; and with nobody again, but
+clients that each ask for one of these jobs once a second and streams that follow the last; and with nobody again, but
 beside a program that has nothing to do with this one and computes for as long as watching took of the machine. It
 prints the times from a request to its whole answer, and the pages a second of each kind of round: what the last two
 have in common is what the machine takes for being shared. Clients share the machine with what they measure: leave them
-a core that no device has (MUNIMENT_DEVICES__CPU_SLOTS), and let their key ask often enough
+a core that no device has (MUNIMENT_DEVICES__CPU_CORES), and let their key ask often enough
 (MUNIMENT_API__REQUESTS_PER_MINUTE).
 """
 
 import argparse
 import asyncio
 import contextlib
+import itertools
 import os
 import statistics
 import subprocess
@@ -111,10 +112,10 @@ async def watch(arguments, client, jobs, seen):
     def request(path):
         return f"GET {path} HTTP/1.1\r\n{headers}\r\n\r\n".encode()
 
-    status, events = (request(f"/v1/jobs/{jobs[0]}{path}") for path in ("", "/events"))
+    statuses, events = [request(f"/v1/jobs/{job}") for job in jobs], request(f"/v1/jobs/{jobs[-1]}/events")
     watchers = [
         asyncio.create_task(poll(where, status, seen, after=number * _BETWEEN_QUESTIONS_S / arguments.clients))
-        for number in range(arguments.clients)
+        for number, status in zip(range(arguments.clients), itertools.cycle(statuses), strict=False)
     ]
     watchers += [asyncio.create_task(follow(where, events, seen)) for _ in range(arguments.streams)]
     await asyncio.to_thread(wait, client, jobs)

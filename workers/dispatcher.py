@@ -16,6 +16,7 @@ from datetime import timedelta
 import psycopg
 import structlog
 
+from pipeline.adapters.database import driver_url
 from pipeline.domain.errors import PipelineError, Transient
 from pipeline.logs import configure_logs
 from pipeline.monitoring.counting import PrometheusMeter
@@ -48,7 +49,7 @@ class Doorbell:
     """Waits for Postgres to notify; reconnects when the connection is lost, and until then only time wakes."""
 
     def __init__(self, url: str) -> None:
-        self._url = url.replace("+psycopg", "", 1)
+        self._url = driver_url(url)
         self._connection: psycopg.Connection[tuple[object, ...]] | None = None
 
     def wait(self, timeout: timedelta, stopping: threading.Event) -> None:

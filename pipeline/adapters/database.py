@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, create_engine, func, select, text
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -31,15 +31,25 @@ def connect(url: str, *, actor: str, pool_size: int = 2) -> Engine:
         pool_timeout=30,
         # An error's message would show what a statement was given, a document's password among it.
         hide_parameters=True,
-        connect_args={
-            "application_name": actor[:63],
-            "connect_timeout": 5,
-            # A dead server must not hold a worker for the two hours of TCP's default.
-            "keepalives_idle": 10,
-            "keepalives_interval": 5,
-            "keepalives_count": 3,
-        },
+        connect_args=session_settings(actor),
     )
+
+
+def session_settings(actor: str) -> dict[str, Any]:
+    """Return how the driver is to open a connection."""
+    return {
+        "application_name": actor[:63],
+        "connect_timeout": 5,
+        # A dead server must not hold a worker for the two hours of TCP's default.
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+    }
+
+
+def driver_url(url: str) -> str:
+    """Return the driver's own form of SQLAlchemy's URL."""
+    return url.replace("+psycopg", "", 1)
 
 
 def acting(engine: Engine, actor: str) -> Engine:

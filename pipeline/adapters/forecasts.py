@@ -2,15 +2,15 @@
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from uuid import UUID
+from typing import Any
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, Row, text
 
 from pipeline.adapters.database import transaction
 from pipeline.domain.document import JobId, Lane
-from pipeline.domain.forecast import Forecast, Queued, Speed, ahead_of, time_left
+from pipeline.domain.forecast import Forecast, Queue, Queued, Speed, time_left
 
 _HOLDS_S = 5.0
 """A queue is looked at as seldom, however many ask."""
@@ -19,7 +19,7 @@ _MOST_JOBS = 2_000
 
 _QUEUE = text("""
     SELECT ahead.* FROM tenant CROSS JOIN LATERAL (
-        SELECT id, tenant, priority, created_at, page_count * chunks_remaining::float8 / chunks_total AS pages
+        SELECT tenant, priority, created_at, page_count * chunks_remaining::float8 / chunks_total AS pages
         FROM job WHERE lane = :lane AND job.tenant = tenant.name AND state = 'running' AND chunks_total > 0
             AND NOT (job.paused OR cancel_requested OR off_hours)
         ORDER BY priority DESC, created_at LIMIT :most
@@ -47,22 +47,21 @@ _SPEED = text("""
 """)
 _FEWEST_CHUNKS = 3
 """Fewer say nothing about how fast the next ones go."""
-_JOB = text("""
-    SELECT job.lane, job.tenant, job.priority, job.created_at,
+_JOBS = text("""
+    SELECT job.id, job.lane, job.tenant, job.priority, job.created_at,
         page_count * chunks_remaining::float8 / nullif(chunks_total, 0) AS pages, own.*
     FROM job CROSS JOIN LATERAL (
         SELECT count(*) AS chunks, coalesce(sum(chunk.cost_ms), 0) AS cost_ms FROM chunk
         WHERE chunk.job_id = job.id AND chunk.state IN ('ready', 'admitted', 'running')
     ) AS own
-    WHERE job.id = :id AND job.state = 'running' AND job.lane IS NOT NULL
+    WHERE job.id = ANY(CAST(:ids AS uuid[])) AND job.state = 'running' AND job.lane IS NOT NULL
 """)
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
     at: float
-    queued: Mapping[UUID, Queued]
-    weights: Mapping[str, float]
+    queue: Queue
     speed: Speed | None
 
 
@@ -74,16 +73,15 @@ class PostgresForecasts:
         self._seen: dict[str, _Seen] = {}
         self._looking = threading.Lock()
 
-    def of(self, job_id: JobId) -> Forecast | None:
-        """Return what is foreseen of a job; None unless its pages are known and not all read."""
+    def of(self, job_ids: Collection[JobId]) -> dict[JobId, Forecast]:
+        """Return what is foreseen of jobs, without those whose pages are not known, or all read."""
         with transaction(self._engine) as connection:
-            job = connection.execute(_JOB, {"id": job_id}).one_or_none()
-        if job is None or not job.chunks:
-            return None
+            jobs = connection.execute(_JOBS, {"ids": list(job_ids)}).all()
+        return {JobId(job.id): self._foreseen(job) for job in jobs if job.chunks}
+
+    def _foreseen(self, job: Row[Any]) -> Forecast:
         seen = self._look(Lane(job.lane))
-        own = Queued(tenant=job.tenant, priority=job.priority, since=job.created_at, pages=job.pages)
-        others = [queued for other, queued in seen.queued.items() if other != job_id]
-        ahead = ahead_of(own, others, seen.weights)
+        ahead = seen.queue.ahead_of(_queued(job))
         left = time_left(ahead, own_ms=job.cost_ms, own_chunks=job.chunks, speed=seen.speed) if seen.speed else None
         return Forecast(ahead=ahead, time_left=left)
 
@@ -97,12 +95,13 @@ class PostgresForecasts:
 
 
 def _look(connection: Connection, lane: Lane) -> _Seen:
-    rows = connection.execute(_QUEUE, {"lane": lane, "most": _MOST_JOBS})
-    queued = {
-        row.id: Queued(tenant=row.tenant, priority=row.priority, since=row.created_at, pages=row.pages) for row in rows
-    }
+    queued = [_queued(row) for row in connection.execute(_QUEUE, {"lane": lane, "most": _MOST_JOBS})]
     weights = {row.name: row.weight for row in connection.execute(_WEIGHTS)}
-    return _Seen(time.monotonic(), queued, weights, _speed(connection, lane))
+    return _Seen(time.monotonic(), Queue(queued, weights), _speed(connection, lane))
+
+
+def _queued(job: Row[Any]) -> Queued:
+    return Queued(tenant=job.tenant, priority=job.priority, since=job.created_at, pages=job.pages)
 
 
 def _speed(connection: Connection, lane: Lane) -> Speed | None:

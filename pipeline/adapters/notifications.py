@@ -7,6 +7,7 @@ from uuid import UUID
 import psycopg
 import structlog
 
+from pipeline.adapters.database import driver_url, session_settings
 from pipeline.domain.document import JobId
 
 log = structlog.get_logger()
@@ -22,7 +23,7 @@ async def listen(url: str, tell: Callable[[JobId | None], None]) -> None:
     while True:
         try:
             connection = await psycopg.AsyncConnection.connect(
-                url.replace("+psycopg", "", 1), autocommit=True, connect_timeout=5, application_name="muniment api"
+                driver_url(url), autocommit=True, **session_settings("muniment api")
             )
             async with connection:
                 await connection.execute(f"LISTEN {_CHANNEL}")

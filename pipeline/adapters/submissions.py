@@ -28,7 +28,7 @@ OUTCOMES = select(func.jsonb_object_agg(_ENDED.c.outcome, _ENDED.c.pages)).scala
 
 # Put together once: asked for more often than anything else. One statement, so that all of an answer is of one moment.
 _STATUS = select(Job, OUTCOMES)
-_FOUND = _STATUS.where(Job.id == func.any(bindparam("ids", type_=ARRAY(Uuid()))))
+FOUND = _STATUS.where(Job.id == func.any(bindparam("ids", type_=ARRAY(Uuid()))))
 
 
 class PostgresSubmissions:
@@ -49,9 +49,9 @@ class PostgresSubmissions:
     def find(self, job_ids: Sequence[JobId], *, tenant: str | None = None) -> list[JobStatus]:
         """Return these jobs as they are now, in the order given, without those that don't exist."""
         with reading(self._engine) as connection:
-            found = connection.execute(_FOUND, {"ids": job_ids})
+            found = connection.execute(FOUND, {"ids": job_ids})
             rows = {row.id: row for row in found if tenant in (None, row.tenant)}
-        return [_status(rows[job_id]) for job_id in job_ids if job_id in rows]
+        return [status_of(rows[job_id]) for job_id in job_ids if job_id in rows]
 
     def named(self, idempotency_key: str, *, tenant: str) -> JobStatus | None:
         """Return the job that a tenant's idempotency key names, if there is one."""
@@ -64,7 +64,7 @@ class PostgresSubmissions:
         """Return the newest jobs, newest first."""
         statement = _STATUS.where(*_wanted(wanted)).order_by(Job.id.desc()).limit(limit)
         with reading(self._engine) as connection:
-            return [_status(row) for row in connection.execute(statement)]
+            return [status_of(row) for row in connection.execute(statement)]
 
     def events(self, job_id: JobId, limit: int) -> list[EventRow]:
         """Return the job's latest events, oldest first."""
@@ -74,7 +74,7 @@ class PostgresSubmissions:
         return [event_row(row) for row in reversed(rows)]
 
 
-def outcomes_of(row: Row[Any]) -> dict[PageOutcome, int]:
+def outcomes_of(row: Any) -> dict[PageOutcome, int]:
     """Return what `OUTCOMES` has counted; outcomes that no page has are missing."""
     return {PageOutcome(outcome): pages for outcome, pages in (row.outcomes or {}).items()}
 
@@ -127,7 +127,8 @@ def _wanted(wanted: JobFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _status(row: Row[Any]) -> JobStatus:
+def status_of(row: Any) -> JobStatus:
+    """Return the job of a row of `FOUND`."""
     return JobStatus(
         job_id=row.id,
         tenant=row.tenant,

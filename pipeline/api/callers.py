@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from cachetools import TTLCache
@@ -12,7 +13,7 @@ from starlette.types import Scope as Connection
 
 from pipeline.adapters.api_keys import KeyState, KeyStatus, PostgresApiKeys
 from pipeline.adapters.rate_limits import Asked, RateLimits, Taken
-from pipeline.api.gathering import Gathered
+from pipeline.api.gathering import Gathered, in_thread
 from pipeline.api.problems import ApiCode, Problem, of_error, too_many
 from pipeline.domain.api_keys import KeyGrant, NewKey, Scope, digest, parse_token
 from pipeline.domain.errors import PipelineError
@@ -64,8 +65,8 @@ class Doorkeeper:
         # By digests: no secret stays here.
         self._known: TTLCache[tuple[str, str], KeyStatus] = TTLCache(_MOST_KNOWN, _KNOWN_FOR_S)
         self._in_hand: TTLCache[str, _InHand] = TTLCache(_MOST_KNOWN, _KNOWN_FOR_S)
-        self._looks: Gathered[NewKey, KeyStatus | None] = Gathered(lambda asked: _looked_up(keys, asked))
-        self._counts: Gathered[tuple[str, int], Taken] = Gathered(self._counted)
+        self._looks: Gathered[NewKey, KeyStatus | None] = Gathered(in_thread(partial(_looked_up, keys)))
+        self._counts: Gathered[tuple[str, int], Taken] = Gathered(in_thread(self._counted))
 
     async def admit(self, authorization: str, address: str) -> Caller:
         """Return the caller. Raises: Problem, PipelineError."""

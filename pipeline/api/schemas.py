@@ -411,7 +411,7 @@ class ProblemDetails(BaseModel):
     errors: list[dict[str, str]] | None = None
 
 
-def job_fields(status: JobStatus) -> dict[str, Any]:
+def _job_fields(status: JobStatus) -> dict[str, Any]:
     """Return a job in the shape of `Job`."""
     return {
         "id": status.job_id,
@@ -441,19 +441,19 @@ def job_fields(status: JobStatus) -> dict[str, Any]:
 
 def job(status: JobStatus) -> Job:
     """Return a job as callers see it."""
-    return Job(**job_fields(status))
+    return Job(**_job_fields(status))
 
 
-def forecast_fields(forecast: Forecast | None) -> dict[str, Any]:
-    """Return what is foreseen in the shape of `JobDetail`."""
-    if forecast is None:
-        return {"queue": None, "time_left": None}
-    left = forecast.time_left
-    return {
-        "queue": Queue(jobs_ahead=forecast.ahead.jobs, pages_ahead=round(forecast.ahead.pages)),
-        "time_left": left
-        and TimeLeft(least_s=math.floor(left.least.total_seconds()), most_s=math.ceil(left.most.total_seconds())),
-    }
+def job_detail(status: JobStatus, *, waits_for: str | None, forecast: Forecast | None) -> JobDetail:
+    """Return a job with what is said of it beside its own row."""
+    queue = left = None
+    if forecast:
+        queue = Queue(jobs_ahead=forecast.ahead.jobs, pages_ahead=round(forecast.ahead.pages))
+        left = forecast.time_left
+    time_left = left and TimeLeft(
+        least_s=math.floor(left.least.total_seconds()), most_s=math.ceil(left.most.total_seconds())
+    )
+    return JobDetail(**_job_fields(status), waits_for=waits_for, queue=queue, time_left=time_left)
 
 
 def page(row: PageRow) -> Page:

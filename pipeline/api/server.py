@@ -64,7 +64,7 @@ async def serve(settings: Settings, metrics: Metrics) -> None:
         # A collection that walked through all that would hold every caller up.
         keep_for_good()
         with _told_to_stop(stop):
-            async with service.feed.running(), _tidying(service):
+            async with service.feed.running(), contextlib.aclosing(service.reader), _tidying(service):
                 log.info("api_started", host=api.host, port=api.port, admin_port=api.admin_port)
                 await asyncio.gather(*(server.serve(sockets=[listener]) for server, listener in servers))
 

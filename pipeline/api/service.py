@@ -1,10 +1,8 @@
 """What one process of the API works with, put together once."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
 from typing import Annotated
 
-from cachetools import TTLCache
 from fastapi import Depends, Request
 from sqlalchemy import Engine
 
@@ -14,6 +12,7 @@ from pipeline.adapters.database import acting, connect
 from pipeline.adapters.delivery_log import PostgresDeliveryLog
 from pipeline.adapters.devices import PostgresDeviceBoard
 from pipeline.adapters.forecasts import PostgresForecasts
+from pipeline.adapters.job_reader import JobReader
 from pipeline.adapters.job_views import PostgresJobViews
 from pipeline.adapters.multipart_uploads import S3MultipartUploads
 from pipeline.adapters.objects import Links, S3Objects
@@ -26,30 +25,21 @@ from pipeline.adapters.uploads import PostgresUploads
 from pipeline.api import schemas
 from pipeline.api.callers import Caller, Doorkeeper
 from pipeline.api.feed import Feed
-from pipeline.api.gathering import Gathered
+from pipeline.api.gathering import Gathered, in_thread
 from pipeline.api.intake import Intake
 from pipeline.api.metrics import Metrics
+from pipeline.api.outlooks import NONE, Outlook, Outlooks
 from pipeline.api.page_images import PageImages
 from pipeline.api.problems import not_found
 from pipeline.domain.document import JobId
-from pipeline.domain.forecast import Forecast
 from pipeline.ports.job_views import Progress
 from pipeline.ports.submissions import EventRow, JobStatus
 from pipeline.settings import Settings, SettingsError
 from pipeline.steps.delete import Delete
 
 _MOVES_AT_ONCE = 200
-_OUTLOOK_HOLDS_S = 1.0
-_MOST_OUTLOOKS = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Outlook:
-    """What a job waits for and how long it may take, and the job as it was then, its pages aside."""
-
-    job: JobStatus
-    waits_for: str | None
-    forecast: Forecast | None
+_REST_S = 0.02
+"""Between two reads of how far jobs are."""
 
 
 class Service:
@@ -66,6 +56,7 @@ class Service:
         )
         self.keys = PostgresApiKeys(self.engine)
         self.submissions = PostgresSubmissions(self.engine)
+        self.reader = JobReader(database.get_secret_value(), actor="muniment api")
         self.views = PostgresJobViews(self.engine)
         self.review = PostgresReview(self.engine)
         self.reasons = PostgresReasons(self.engine)
@@ -80,11 +71,10 @@ class Service:
         self.rates = RateLimits(settings.broker)
         self.feed = Feed(database.get_secret_value(), self.views.progress)
         self.found: Gathered[tuple[str, JobId], JobStatus | None] = Gathered(self._found)
-        self.counted: Gathered[JobId, Progress | None] = Gathered(self._counted)
-        self.details: Gathered[tuple[str, JobId], bytes | None] = Gathered(self._details)
-        # Looked at as seldom, however many ask; the job itself is always as it is now.
-        self._outlooks: TTLCache[JobId, _Outlook] = TTLCache(_MOST_OUTLOOKS, _OUTLOOK_HOLDS_S)
-        self.moves: Gathered[tuple[JobId, int], list[EventRow]] = Gathered(self._moves)
+        self.counted: Gathered[JobId, Progress | None] = Gathered(in_thread(self._counted))
+        self.details: Gathered[tuple[str, JobId], bytes | None] = Gathered(self._details, rest_s=_REST_S)
+        self._outlooks = Outlooks(self._look)
+        self.moves: Gathered[tuple[JobId, int], list[EventRow]] = Gathered(in_thread(self._moves))
         self.doorkeeper = Doorkeeper(self.keys, self.rates, requests_per_minute=api.requests_per_minute)
 
     def submissions_of(self, caller: Caller) -> PostgresSubmissions:
@@ -114,17 +104,19 @@ class Service:
             raise not_found()
         return found[0]
 
-    def _found(self, asked: Sequence[tuple[str, JobId]]) -> list[JobStatus | None]:
+    async def _found(self, asked: Sequence[tuple[str, JobId]]) -> list[JobStatus | None]:
         """Return jobs, each asked for by a tenant; None for another's as for none."""
-        found = {status.job_id: status for status in self.submissions.find(list({job_id for _, job_id in asked}))}
+        found = {status.job_id: status for status in await self.reader.find(list({job_id for _, job_id in asked}))}
         return [
             found[job_id] if job_id in found and found[job_id].tenant == tenant else None for tenant, job_id in asked
         ]
 
-    def _details(self, asked: Sequence[tuple[str, JobId]]) -> list[bytes | None]:
+    async def _details(self, asked: Sequence[tuple[str, JobId]]) -> list[bytes | None]:
         """Return the same as callers see them."""
-        found = self._found(asked)
-        told = {status.job_id: self._detail(status) for status in found if status}
+        found = await self._found(asked)
+        statuses = {status.job_id: status for status in found if status}
+        outlooks = await self._outlooks.of(statuses.values())
+        told = {job_id: _told(status, outlooks.get(job_id, NONE)) for job_id, status in statuses.items()}
         return [told[status.job_id] if status else None for status in found]
 
     def _counted(self, asked: Sequence[JobId]) -> list[Progress | None]:
@@ -138,31 +130,20 @@ class Service:
         }
         return [found[place] for place in asked]
 
-    def _detail(self, status: JobStatus) -> bytes:
-        outlook = self._outlook(status)
-        forecast = schemas.forecast_fields(outlook.forecast)
-        detail = schemas.JobDetail(**schemas.job_fields(status), waits_for=outlook.waits_for, **forecast)
-        return detail.model_dump_json().encode()
-
-    def _outlook(self, status: JobStatus) -> _Outlook:
-        job = replace(status, outcomes={})
-        held = self._outlooks.get(job.job_id)
-        if held is not None and held.job == job:
-            return held
-        is_open = not job.state.is_terminal
-        outlook = _Outlook(
-            job=job,
-            waits_for=self.reasons.waits_for(job.job_id) if is_open else None,
-            forecast=self.forecasts.of(job.job_id) if is_open else None,
-        )
-        self._outlooks[job.job_id] = outlook
-        return outlook
+    def _look(self, job_ids: Collection[JobId]) -> dict[JobId, Outlook]:
+        waits_for, forecasts = self.reasons.waits_for(job_ids), self.forecasts.of(job_ids)
+        return {job_id: Outlook(waits_for.get(job_id), forecasts.get(job_id)) for job_id in job_ids}
 
     def close(self) -> None:
         """Give all connections back."""
         self.engine.dispose()
         self.rates.close()
         self.page_images.close()
+
+
+def _told(status: JobStatus, outlook: Outlook) -> bytes:
+    detail = schemas.job_detail(status, waits_for=outlook.waits_for, forecast=outlook.forecast)
+    return detail.model_dump_json().encode()
 
 
 async def _service(request: Request) -> Service:

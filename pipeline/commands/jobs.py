@@ -154,8 +154,8 @@ def show_command(*, remote: "Client | None", job_id: str, as_json: bool) -> None
     with open_access() as access:
         status = access.job(job_id)
         events = access.submissions.events(status.job_id, limit=200)
-        waits_for = {"waits_for": access.reasons.waits_for(status.job_id)}
-        described = _as_json(status) | waits_for | _foreseen(access.forecasts.of(status.job_id))
+        waits_for = {"waits_for": access.reasons.waits_for([status.job_id]).get(status.job_id)}
+        described = _as_json(status) | waits_for | _foreseen(access.forecasts.of([status.job_id]).get(status.job_id))
     if as_json:
         trail = [
             {"at": event.at.isoformat(), "actor": event.actor, "kind": event.kind, "detail": event.detail}

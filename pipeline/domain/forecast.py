@@ -3,8 +3,9 @@
 A forecast, not a promise: whatever comes with a higher priority goes first, and pages are as hard as they are.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 MOST = timedelta(days=3650)
@@ -61,28 +62,46 @@ class Forecast:
     """None while too little is known of the lane's speed."""
 
 
-def ahead_of(job: Queued, others: Sequence[Queued], weights: Mapping[str, float]) -> Ahead:
-    """Return what goes before a job: by priority, then fair between tenants by weight, then by age.
+@dataclass(slots=True)
+class _Line:
+    """A tenant's jobs of one priority, oldest first."""
 
-    Args: others are without the job itself; tenants that weights leaves out weigh 1.
-    """
-    first = [other for other in others if _goes_first(other, job)]
-    pages = sum(other.pages for other in first)
-    # While the tenant gets so many pages done, others get theirs by weight, but no more than they have.
-    own = job.pages + sum(other.pages for other in first if other.priority == job.priority)
-    beside: dict[str, float] = {}
-    for other in others:
-        if other.tenant != job.tenant and other.priority == job.priority:
-            beside[other.tenant] = beside.get(other.tenant, 0.0) + other.pages
-    weight = weights.get(job.tenant, 1.0)
-    shared = sum(min(has, own * weights.get(tenant, 1.0) / weight) for tenant, has in beside.items())
-    return Ahead(jobs=len(first), pages=pages + shared)
+    since: list[datetime] = field(default_factory=list)
+    pages: list[float] = field(default_factory=lambda: [0.0])
+    """Of the first n of them, from none to all."""
 
 
-def _goes_first(other: Queued, job: Queued) -> bool:
-    if other.priority != job.priority:
-        return other.priority > job.priority
-    return other.tenant == job.tenant and other.since < job.since
+class Queue:
+    """What waits, put in order once for all who ask what goes before them."""
+
+    def __init__(self, queued: Iterable[Queued], weights: Mapping[str, float]) -> None:
+        """Args: weights are the tenants'; those left out weigh 1."""
+        self._weights = weights
+        self._lines: dict[int, dict[str, _Line]] = {}
+        for job in sorted(queued, key=lambda job: job.since):
+            line = self._lines.setdefault(job.priority, {}).setdefault(job.tenant, _Line())
+            line.since.append(job.since)
+            line.pages.append(line.pages[-1] + job.pages)
+
+    def ahead_of(self, job: Queued) -> Ahead:
+        """Return what goes before a job: by priority, then fair between tenants by weight, then by age.
+
+        The job itself may be queued, too: nothing goes before itself.
+        """
+        higher = [line for priority, lines in self._lines.items() if priority > job.priority for line in lines.values()]
+        beside = dict(self._lines.get(job.priority, {}))
+        mine = beside.pop(job.tenant, _Line())
+        older = bisect_left(mine.since, job.since)
+        # While the tenant gets so many pages done, others get theirs by weight, but no more than they have.
+        own = (job.pages + mine.pages[older]) / self._weight(job.tenant)
+        shared = sum(min(line.pages[-1], own * self._weight(tenant)) for tenant, line in beside.items())
+        return Ahead(
+            jobs=older + sum(len(line.since) for line in higher),
+            pages=mine.pages[older] + sum(line.pages[-1] for line in higher) + shared,
+        )
+
+    def _weight(self, tenant: str) -> float:
+        return self._weights.get(tenant, 1.0)
 
 
 def time_left(ahead: Ahead, *, own_ms: float, own_chunks: int, speed: Speed) -> TimeLeft | None:

@@ -12,7 +12,7 @@ from tests.rows import unknown
 @pytest.fixture
 def foreseen(rows):
     """What one who looks for the first time is told."""
-    return lambda job_id: PostgresForecasts(rows.engine).of(job_id)
+    return lambda job_id: PostgresForecasts(rows.engine).of([job_id]).get(job_id)
 
 
 def done_in(rows, seconds, *, chunks, estimated_s):
@@ -83,7 +83,7 @@ def test_nothing_is_foreseen_of_what_is_not_planned_or_has_its_pages(rows, fores
 def test_a_queue_is_looked_at_once_for_many_who_ask(rows):
     forecasts = PostgresForecasts(rows.engine)
     first = rows.running(2)
-    assert forecasts.of(first).ahead.jobs == 0
+    assert forecasts.of([first])[first].ahead.jobs == 0
     second = rows.running(3)
-    assert forecasts.of(second).ahead.jobs == 1
+    assert forecasts.of([first, second])[second].ahead.jobs == 1
     assert rows.take_chunks(10, Lane.CPU)

@@ -5,6 +5,7 @@ from datetime import timedelta
 from pipeline.adapters.deliveries import PostgresDeliveries
 from pipeline.adapters.delivery_log import PostgresDeliveryLog
 from pipeline.adapters.forecasts import PostgresForecasts
+from pipeline.adapters.reasons import PostgresReasons
 from pipeline.domain.document import Lane
 from pipeline.domain.errors import ErrorCode, PipelineError
 from pipeline.domain.retention import Kept
@@ -36,7 +37,8 @@ def everything(rows):
     rows.admissions.take_jobs(window(4))
     rows.admissions.take_express(Lane.CPU, window(1))
     rows.admissions.pace(Lane.CPU)
-    PostgresForecasts(rows.engine).of(job_id)
+    PostgresForecasts(rows.engine).of([job_id])
+    PostgresReasons(rows.engine).waits_for([job_id])
     first, second, *_ = [
         rows.chunks.claim(due.chunk_id, due.attempt, device_id=DEVICE)
         for due in rows.admissions.take_chunks(Lane.CPU, window(4))

@@ -15,7 +15,7 @@ from tests.rows import unknown
 
 @pytest.fixture
 def why(rows):
-    return PostgresReasons(rows.engine).waits_for
+    return lambda job_id: PostgresReasons(rows.engine).waits_for([job_id]).get(job_id)
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,21 @@ def test_a_running_job_counts_its_chunks_and_says_that_no_device_is_there(rows, 
 
 def test_there_is_nothing_to_say_of_a_job_that_is_not_there(why):
     assert why(unknown()) is None
+
+
+def test_each_of_many_jobs_is_told_its_own_reason(rows):
+    waiting, paused, ended = rows.submitted(), rows.submitted(), rows.ended(1)
+    rows.sql("UPDATE job SET paused = true WHERE id = :id", id=paused)
+    cpu, gpu = rows.running(1, 1, lane=Lane.CPU), rows.running(1, lane=Lane.GPU)
+    rows.hold_device()
+    rows.sql(
+        "UPDATE chunk SET error_code = 'process_died', not_before = now() + interval '1 h' WHERE job_id = :id AND"
+        " ordinal = 0",
+        id=cpu,
+    )
+    assert PostgresReasons(rows.engine).waits_for([waiting, paused, ended, cpu, gpu, unknown()]) == {
+        waiting: "its turn for ingest",
+        paused: "whoever paused it, to resume it",
+        cpu: "chunks: 2 waiting; some again after process_died",
+        gpu: "a device that serves the lane gpu; none is live (chunks: 1 waiting)",
+    }

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from pipeline.api.gathering import Gathered
+from pipeline.api.gathering import Gathered, in_thread
 
 
 class Shelf:
@@ -38,7 +38,7 @@ async def begun(shelf, reads):
 def test_what_is_asked_during_a_read_is_answered_by_the_next_together():
     async def run():
         shelf = Shelf()
-        gathered = Gathered(shelf)
+        gathered = Gathered(in_thread(shelf))
         first = await asked(gathered, "a")
         await begun(shelf, 1)
         rest = await asked(gathered, "b", "c", "b")
@@ -50,10 +50,10 @@ def test_what_is_asked_during_a_read_is_answered_by_the_next_together():
     assert answers == ["A", "B", "C", "B"]
 
 
-def test_reads_rest_between_two_where_many_ask_so_that_the_next_answers_more():
+def test_reads_may_rest_between_two_so_that_the_next_answers_more():
     async def run():
         shelf = Shelf()
-        gathered = Gathered(shelf)
+        gathered = Gathered(in_thread(shelf), rest_s=0.02)
         [first] = await asked(gathered, "a")
         await begun(shelf, 1)
         during = await asked(gathered, "b")
@@ -71,7 +71,7 @@ def test_an_error_is_raised_where_it_was_asked_and_the_next_read_goes_on():
     async def run():
         shelf = Shelf()
         shelf.let.release(2)
-        gathered = Gathered(shelf)
+        gathered = Gathered(in_thread(shelf))
         with pytest.raises(LookupError):
             await gathered.ask("broken")
         return await gathered.ask("a")
@@ -82,7 +82,7 @@ def test_an_error_is_raised_where_it_was_asked_and_the_next_read_goes_on():
 def test_who_asks_and_goes_away_keeps_nobody_from_his_answer():
     async def run():
         shelf = Shelf()
-        gathered = Gathered(shelf)
+        gathered = Gathered(in_thread(shelf))
         gone, stays = await asked(gathered, "a", "b")
         await begun(shelf, 1)
         gone.cancel()

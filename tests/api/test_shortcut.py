@@ -1,6 +1,7 @@
 """How far a job is, told before the routes."""
 
 import asyncio
+import contextlib
 import json
 import socket
 
@@ -80,9 +81,14 @@ def test_a_database_that_is_away_is_an_answer_and_not_asked_again(without_databa
 def test_a_job_that_is_there_never_reaches_the_routes(shared_settings, api, tenant):
     job_id = api.rows.submitted(tenant="museum")
     service = Service(shared_settings, Metrics())
+
+    async def both():
+        async with contextlib.aclosing(service.reader):
+            there = await through(service, "GET", f"/v1/jobs/{job_id}", Scope.READ)
+            return there, await through(service, "GET", JOB, Scope.READ)
+
     try:
-        (start, body), left = asyncio.run(through(service, "GET", f"/v1/jobs/{job_id}", Scope.READ))
-        missing = asyncio.run(through(service, "GET", JOB, Scope.READ))
+        ((start, body), left), missing = asyncio.run(both())
     finally:
         service.close()
     assert (start["status"], json.loads(body["body"])["id"], left) == (200, str(job_id), [])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.domain.forecast import MOST, Ahead, Queued, Speed, TimeLeft, ahead_of, time_left
+from pipeline.domain.forecast import MOST, Ahead, Queue, Queued, Speed, TimeLeft, time_left
 
 MORNING = datetime(2026, 1, 1, 8, tzinfo=UTC)
 
@@ -33,7 +33,8 @@ def job(tenant="museum", *, pages=10.0, priority=0, minute=30):
     ],
 )  # fmt: skip
 def test_what_goes_before_a_job(others, ahead):
-    assert ahead_of(job(), others, {"archive": 3.0}) == ahead
+    assert Queue(others, {"archive": 3.0}).ahead_of(job()) == ahead
+    assert Queue([*others, job()], {"archive": 3.0}).ahead_of(job()) == ahead
 
 
 queued = st.builds(
@@ -47,7 +48,7 @@ queued = st.builds(
 
 @given(queued, st.lists(queued, max_size=8), queued)
 def test_more_work_never_lets_a_job_come_sooner(own, others, one_more):
-    before, after = ahead_of(own, others, {}), ahead_of(own, [*others, one_more], {})
+    before, after = Queue(others, {}).ahead_of(own), Queue([*others, one_more], {}).ahead_of(own)
     assert after.pages >= before.pages - 1e-6
     assert after.jobs >= before.jobs
     assert after.pages <= sum(other.pages for other in [*others, one_more]) + 1e-6
