@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Connection, Engine, func, insert, or_, select, update
+from sqlalchemy import Connection, Engine, delete, func, insert, or_, select, update
 
 from pipeline.adapters.conditions import NOW
 from pipeline.adapters.database import transaction
@@ -12,6 +13,10 @@ from pipeline.adapters.tables import WebhookKey
 from pipeline.domain.webhooks import SigningKey, new_signing_key
 
 _IS_LIVE = or_(WebhookKey.expires_at.is_(None), WebhookKey.expires_at > NOW)
+_STATUS = select(WebhookKey, _IS_LIVE.label("is_live"))
+_MOST_LIVE = 5
+_MOST_KEPT = 20
+"""Of a tenant, with those that sign no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,42 +49,52 @@ class PostgresWebhookKeys:
 
     def all(self, tenant: str | None = None) -> list[SigningKeyStatus]:
         """Return all keys, or those of a tenant, oldest first."""
-        statement = select(WebhookKey, _IS_LIVE.label("is_live")).order_by(WebhookKey.created_at, WebhookKey.id)
+        statement = _STATUS.order_by(WebhookKey.created_at, WebhookKey.id)
         if tenant is not None:
             statement = statement.where(WebhookKey.tenant == tenant)
         with transaction(self._engine) as connection:
-            return [
-                SigningKeyStatus(
-                    key=SigningKey(key_id=row.id, secret=row.secret),
-                    tenant=row.tenant,
-                    is_live=row.is_live,
-                    created_at=row.created_at,
-                    expires_at=row.expires_at,
-                )
-                for row in connection.execute(statement)
-            ]
+            return [_status(row) for row in connection.execute(statement)]
 
-    def rotate(self, tenant: str, *, overlap: timedelta) -> SigningKey:
-        """Make a key for a tenant; those that it has go on signing beside it, until the overlap is over."""
-        ends_at = NOW + overlap
+    def rotate(self, tenant: str, *, overlap: timedelta) -> SigningKeyStatus:
+        """Make a key for a tenant; those that it has go on signing beside it, until the overlap is over.
+
+        Of more than five only the newest do: each signs every webhook. Keys that sign no more are forgotten in time.
+        """
+        mine = select(WebhookKey.id).where(WebhookKey.tenant == tenant)
+        newest_first = mine.order_by(WebhookKey.created_at.desc(), WebhookKey.id)
         with transaction(self._engine) as connection:
             connection.execute(
                 update(WebhookKey)
                 .where(WebhookKey.tenant == tenant, _IS_LIVE)
-                .values(expires_at=func.least(WebhookKey.expires_at, ends_at))
+                .values(expires_at=func.least(WebhookKey.expires_at, NOW + overlap))
             )
-            return _enter(connection, tenant)
+            made = _enter(connection, tenant)
+            connection.execute(
+                update(WebhookKey)
+                .where(WebhookKey.id.in_(newest_first.offset(_MOST_LIVE)), _IS_LIVE)
+                .values(expires_at=NOW)
+            )
+            connection.execute(delete(WebhookKey).where(WebhookKey.id.in_(newest_first.offset(_MOST_KEPT))))
+            row = connection.execute(_STATUS.where(WebhookKey.id == made.key_id)).one()
+        return _status(row)
 
-    def revoke(self, key_ids: Sequence[str]) -> list[str]:
-        """Let keys sign nothing more; return those that did until now."""
-        statement = (
-            update(WebhookKey)
-            .where(WebhookKey.id.in_(key_ids), _IS_LIVE)
-            .values(expires_at=NOW)
-            .returning(WebhookKey.id)
-        )
+    def revoke(self, key_ids: Sequence[str], *, tenant: str | None = None) -> list[str]:
+        """Let keys, or those of them that are a tenant's, sign nothing more; return those that did until now."""
+        statement = update(WebhookKey).where(WebhookKey.id.in_(key_ids), _IS_LIVE).values(expires_at=NOW)
+        if tenant is not None:
+            statement = statement.where(WebhookKey.tenant == tenant)
         with transaction(self._engine) as connection:
-            return sorted(connection.execute(statement).scalars())
+            return sorted(connection.execute(statement.returning(WebhookKey.id)).scalars())
+
+
+def _status(row: Any) -> SigningKeyStatus:
+    return SigningKeyStatus(
+        key=SigningKey(key_id=row.id, secret=row.secret),
+        tenant=row.tenant,
+        is_live=row.is_live,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+    )
 
 
 def _enter(connection: Connection, tenant: str) -> SigningKey:

@@ -16,6 +16,7 @@ from pipeline.api import (
     resumable,
     review,
     submitting,
+    webhook_keys,
 )
 from pipeline.api.callers import Door
 from pipeline.api.frame import Frame
@@ -32,6 +33,7 @@ CALLERS = (
     acts.router,
     batches.router,
     deliveries.router,
+    webhook_keys.router,
     health.router,
 )
 ADMINISTRATORS = (administration.router, health.router)

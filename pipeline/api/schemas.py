@@ -21,6 +21,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from pipeline.adapters.webhook_keys import SigningKeyStatus
 from pipeline.domain import recognition
 from pipeline.domain.document import PageClass
 from pipeline.domain.forecast import Forecast
@@ -400,6 +401,29 @@ class DeliveryList(BaseModel):
     next: str | None = Field(description="The cursor of those that follow.")
 
 
+class NewWebhookKey(_Given):
+    """What is asked of a new key."""
+
+    overlap_hours: Annotated[int, Field(strict=True, ge=0, le=8760)] = Field(
+        default=24, description="How long the keys before it go on signing; of more than five, only the newest do."
+    )
+
+
+class WebhookKey(BaseModel):
+    """What webhooks are signed with: HMAC-SHA256 with the whole secret, its prefix included."""
+
+    id: str = Field(description="It stands beside its signature.")
+    secret: str
+    created_at: datetime
+    expires_at: datetime | None = Field(description="When it signs no more, if a newer one was made.")
+
+
+class WebhookKeyList(BaseModel):
+    """The keys that sign now, newest first."""
+
+    keys: list[WebhookKey]
+
+
 class ProblemDetails(BaseModel):
     """An error (RFC 9457)."""
 
@@ -454,6 +478,16 @@ def job_detail(status: JobStatus, *, waits_for: str | None, forecast: Forecast |
         least_s=math.floor(left.least.total_seconds()), most_s=math.ceil(left.most.total_seconds())
     )
     return JobDetail(**_job_fields(status), waits_for=waits_for, queue=queue, time_left=time_left)
+
+
+def webhook_key(status: SigningKeyStatus) -> WebhookKey:
+    """Return a key in the shape of the API."""
+    return WebhookKey(
+        id=status.key.key_id,
+        secret=status.key.secret,
+        created_at=status.created_at,
+        expires_at=status.expires_at,
+    )
 
 
 def page(row: PageRow) -> Page:

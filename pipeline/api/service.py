@@ -22,6 +22,7 @@ from pipeline.adapters.removals import PostgresRemovals
 from pipeline.adapters.reviews import PostgresReview
 from pipeline.adapters.submissions import PostgresSubmissions
 from pipeline.adapters.uploads import PostgresUploads
+from pipeline.adapters.webhook_keys import PostgresWebhookKeys
 from pipeline.api import schemas
 from pipeline.api.callers import Caller, Doorkeeper
 from pipeline.api.feed import Feed
@@ -92,6 +93,10 @@ class Service:
     def deliveries_of(self, caller: Caller) -> PostgresDeliveryLog:
         """Return what a caller replays webhooks by, recorded as its doing."""
         return PostgresDeliveryLog(acting(self.engine, caller.actor))
+
+    def webhook_keys_of(self, caller: Caller) -> PostgresWebhookKeys:
+        """Return what a caller sees and changes keys of webhooks by, recorded as its doing."""
+        return PostgresWebhookKeys(acting(self.engine, caller.actor))
 
     def devices_of(self, caller: Caller) -> PostgresDeviceBoard:
         """Return what a caller sees and drains devices by, recorded as its doing."""

@@ -107,7 +107,7 @@ def rotate_command(tenant: str, overlap_hours: int) -> None:
 
     with _rows() as engine:
         made = PostgresWebhookKeys(engine).rotate(tenant, overlap=timedelta(hours=overlap_hours))
-    click.echo(f"{made.key_id}  {made.secret}")
+    click.echo(f"{made.key.key_id}  {made.key.secret}")
 
 
 @webhooks_command.command("revoke")

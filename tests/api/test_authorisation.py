@@ -39,6 +39,9 @@ FOR_CALLERS = {
     "GET /v1/deliveries": READ,
     "GET /v1/deliveries/{delivery_id}": READ,
     "POST /v1/deliveries/{delivery_id}/replay": ACT,
+    "GET /v1/webhook-keys": ACT,
+    "POST /v1/webhook-keys": ACT,
+    "DELETE /v1/webhook-keys/{key_id}": ACT,
     "POST /v1/batches": SUBMIT,
     "GET /v1/batches": READ,
     "GET /v1/batches/{label}": READ,
@@ -75,6 +78,7 @@ def ask(caller, route, **values):
         "number": 1,
         "label": "box-17",
         "name": "elsewhere/cpu:0",
+        "key_id": "0" * 8,
     } | values
     return caller(method, path.format(**there), json=BODIES.get(route))
 
@@ -121,7 +125,14 @@ def test_what_is_another_tenant_s_is_as_if_it_were_not_there(api, library, tenan
     job_id = api.ended(tenant=tenant, label=f"box-{tenant}", callback_url="https://museum.test/")
     [delivery] = api.rows.sql("SELECT id FROM delivery WHERE job_id = :id", id=job_id)
     upload_id = api.caller(tenant=tenant)("POST", "/v1/uploads", json={"size_bytes": 1}).json["id"]
-    there = {"job_id": job_id, "upload_id": upload_id, "delivery_id": delivery.id, "label": f"box-{tenant}"}
+    key_id = api.caller(tenant=tenant)("POST", "/v1/webhook-keys").json["id"]
+    there = {
+        "job_id": job_id,
+        "upload_id": upload_id,
+        "delivery_id": delivery.id,
+        "label": f"box-{tenant}",
+        "key_id": key_id,
+    }
     theirs = ask(library, route, **there)
     nobodys = ask(library, route, label="box-of-nobody")
     assert (theirs.status, theirs.body) == (nobodys.status, nobodys.body)

@@ -114,6 +114,34 @@ def test_deliveries_are_listed_shown_and_replayed_and_the_trail_says_by_whom(api
     assert api.actors(job_id, "delivery.replayed") == [f"key {key_id} 127.0.0.1"]
 
 
+def test_a_tenant_sees_makes_and_revokes_what_its_webhooks_are_signed_with(api, museum, library, tenant):
+    def live(caller):
+        return [key["id"] for key in caller("GET", "/v1/webhook-keys").json["keys"]]
+
+    assert live(museum) == []
+    first = museum("POST", "/v1/webhook-keys").json
+    assert first["secret"].startswith("whsec_")
+    assert first["expires_at"] is None
+    second = museum("POST", "/v1/webhook-keys", json={"overlap_hours": 1}).json
+    newest, older = museum("GET", "/v1/webhook-keys").json["keys"]
+    assert (newest, older["id"], older["secret"]) == (second, first["id"], first["secret"])
+    assert older["expires_at"] is not None
+    assert (live(library), library("DELETE", f"/v1/webhook-keys/{first['id']}").status) == ([], 404)
+    assert museum("DELETE", f"/v1/webhook-keys/{first['id']}").status == 204
+    assert museum("DELETE", f"/v1/webhook-keys/{first['id']}").status == 404
+    assert live(museum) == [second["id"]]
+    by = f"key {museum.token.split('_')[1]} 127.0.0.1"
+    trail = api.rows.sql("SELECT kind, actor FROM event WHERE detail ->> 'key' = :key ORDER BY id", key=first["id"])
+    assert [tuple(row) for row in trail] == [(f"webhook_key.{done}", by) for done in ("created", *["changed"] * 2)]
+
+
+def test_no_more_than_five_keys_of_a_tenant_sign_at_once_and_few_are_kept(api, museum, tenant):
+    made = [museum("POST", "/v1/webhook-keys").json["id"] for _ in range(22)]
+    signing = [key["id"] for key in museum("GET", "/v1/webhook-keys").json["keys"]]
+    assert signing == made[:-6:-1]
+    assert [status.key.key_id for status in PostgresWebhookKeys(api.rows.engine).all(tenant)] == made[2:]
+
+
 def test_the_command_line_does_the_same(api, tenant):
     job_id, delivery_id = dead(api, tenant)
 
@@ -171,7 +199,7 @@ def accepts(port):
 
 def test_the_receiver_of_the_docs_knows_what_is_ours_also_while_keys_change(api, tenant, receiver, send):
     keys = PostgresWebhookKeys(api.rows.engine)
-    port, output = receiver(keys.rotate(tenant, overlap=timedelta(0)).secret)
+    port, output = receiver(keys.rotate(tenant, overlap=timedelta(0)).key.secret)
 
     def told():
         job_id = api.ended(tenant=tenant, callback_url=f"http://127.0.0.1:{port}/")
