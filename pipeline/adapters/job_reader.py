@@ -32,14 +32,15 @@ class JobReader:
 
     async def find(self, job_ids: Sequence[JobId]) -> list[JobStatus]:
         """Return these jobs as they are now, without those that don't exist. Raises: Transient."""
-        try:
-            async with self._in_use, asyncio.timeout(_PATIENCE_S):
-                return await self._find(job_ids)
-        except (psycopg.OperationalError, psycopg.InterfaceError, TimeoutError) as error:
-            await self.aclose()
-            raise Transient(
-                ErrorCode.DATABASE_UNAVAILABLE, f"the database did not answer: {error or 'too long'}"
-            ) from error
+        async with self._in_use:
+            try:
+                async with asyncio.timeout(_PATIENCE_S):
+                    return await self._find(job_ids)
+            except (psycopg.OperationalError, psycopg.InterfaceError, TimeoutError) as error:
+                await self.aclose()
+                raise Transient(
+                    ErrorCode.DATABASE_UNAVAILABLE, f"the database did not answer: {str(error) or 'it took too long'}"
+                ) from error
 
     async def _find(self, job_ids: Sequence[JobId]) -> list[JobStatus]:
         if self._connection:
