@@ -16,6 +16,9 @@ from pipeline.domain.options import LanePolicy
 SMALLEST_CHUNK = timedelta(seconds=10)
 """Idle devices alone are no reason to take a document apart further: claims, leases and segments cost time, too."""
 
+DEVICES_TO_COME = 4
+"""None is live before the first has registered, and soon there are some: they would wait for the last long chunk."""
+
 FAST_PAGES = 8
 """Up to this many pages to recognise, a document does not wait for an accelerator."""
 
@@ -37,7 +40,7 @@ def plan_chunks(
     `SMALLEST_CHUNK` of work. A chunk takes at most the target time and one page more.
 
     Args: page_ms is the time to recognise an A4 page at 200 dpi on one device of the lane; devices counts those that
-        are live on the lane, where 0 plans as for one.
+        are live on the lane, where 0 plans for `DEVICES_TO_COME`.
     Raises: ValueError, if there are no facts, they do not ascend, or a bound is below 1.
     """
     _check_bounds(target=target, max_pages=max_pages, page_ms=page_ms)
@@ -47,7 +50,7 @@ def plan_chunks(
     ranges = [
         part
         for run in _runs([page.number for page in facts])
-        for part in _ranges(run, costs_ms, target=target, max_pages=max_pages, devices=max(1, devices))
+        for part in _ranges(run, costs_ms, target=target, max_pages=max_pages, devices=devices or DEVICES_TO_COME)
     ]
     return tuple(
         PlannedChunk(ordinal=ordinal, pages=pages, lane=lane, cost_ms=sum(costs_ms[number] for number in pages))

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.domain.chunking import SMALLEST_CHUNK, choose_lane, page_cost_ms, pages_to_recognise, plan_chunks
+from pipeline.domain.chunking import (
+    DEVICES_TO_COME,
+    SMALLEST_CHUNK,
+    choose_lane,
+    page_cost_ms,
+    pages_to_recognise,
+    plan_chunks,
+)
 from pipeline.domain.document import Lane, PageClass, PageFacts
 from pipeline.domain.options import LanePolicy
 from tests.builders import STEADY, facts
@@ -120,8 +127,9 @@ def test_the_chunks_carry_the_lane_they_were_planned_for():
     assert {chunk.lane for chunk in plan(facts(30), lane=Lane.GPU)} == {Lane.GPU}
 
 
-def test_no_live_device_plans_as_for_one():
-    assert plan(facts(30), devices=0) == plan(facts(30), devices=1)
+def test_before_any_device_is_live_a_long_document_is_planned_for_several_that_come():
+    assert plan(facts(30), devices=0) == plan(facts(30), devices=DEVICES_TO_COME) != plan(facts(30), devices=1)
+    assert plan(facts(2), devices=0) == plan(facts(2), devices=1)
 
 
 def test_pages_that_do_not_follow_each_other_are_in_chunks_of_their_own():
