@@ -1,4 +1,4 @@
-"""A look at the picture of a page that has been read: how sharp its letters are, and what shines through between them.
+"""A look at the picture of a page that has been read: how its letters are drawn, and what shines through between them.
 
 Takes about 50 ms of a core, a hundredth of reading the page; what it finds is judged by `domain/page_doubts.py`.
 """
@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.adapters.blank_pages import MIN_CONTRAST, STROKE_PX, small_grey
-from pipeline.domain.geometry import Box, box_around
+from pipeline.domain.geometry import box_around, sides
 from pipeline.domain.page_doubts import PageLook
 from pipeline.domain.recognition import Line
 from pipeline.ports.documents import PageImage, Pixels
@@ -21,6 +22,12 @@ LEAST_INK = 40.0
 """Grey levels between the ink of a line and its paper, for its edges to say something."""
 STEEPEST = 98.0
 """Percentile of the slopes in a line that is taken for that of its letters' edges."""
+STROKE_LINE_PX = 64
+"""Height that lines are brought to, for strokes to be measured alike whatever the resolution."""
+MOST_HEIGHTS = 4.0
+"""Of a line that runs slanting, the box around it may be so many times as high."""
+LEAST_DEPTH_PX = 0.9
+"""Of ink, to be a stroke and not a speck."""
 
 FAINT = 8.0
 NOISE_RATIO = 3.0
@@ -41,31 +48,51 @@ MARKED_SHARE = 0.004
 
 def look_at(page: PageImage, lines: Sequence[Line]) -> PageLook:
     """Return what is to be seen on a page; lines lie on it in its pixels."""
-    return PageLook(edge_px=_edge_px(page.pixels, lines), shown_through=_shown_through(small_grey(page), page, lines))
+    crops = list(_crops(page.pixels, lines[:: max(1, len(lines) // SAMPLED_LINES)]))
+    strokes = [stroke for crop in crops if (stroke := _stroke_em(*crop))]
+    return PageLook(
+        edge_px=float(np.median([_edge_px(grey) for grey, _ in crops])) if crops else None,
+        shown_through=_shown_through(small_grey(page), page, lines),
+        stroke_em=float(np.median(strokes)) if strokes else None,
+    )
 
 
-def _edge_px(pixels: Pixels, lines: Sequence[Line]) -> float | None:
-    sampled = lines[:: max(1, len(lines) // SAMPLED_LINES)]
-    edges = [edge for line in sampled for edge in _edges(pixels, box_around(line.polygon))]
-    return float(np.median(edges)) if edges else None
+def _crops(pixels: Pixels, lines: Sequence[Line]) -> Iterator[tuple[NDArray[np.float32], float]]:
+    """Yield the middle of each line that has some ink, in grey, and the line's height."""
+    for line in lines:
+        box = box_around(line.polygon)
+        across, down = box.right - box.left, box.bottom - box.top
+        kept = SAMPLED_HEIGHTS * min(across, down) / 2
+        x, y = (box.left + box.right) / 2, (box.top + box.bottom) / 2
+        left, right = max(box.left, x - kept), min(box.right, x + kept)
+        top, bottom = max(box.top, y - kept), min(box.bottom, y + kept)
+        crop = pixels[max(0, int(top)) : int(bottom) + 1, max(0, int(left)) : int(right) + 1]
+        if min(crop.shape[:2]) < 4:
+            continue
+        grey = np.asarray(cv2.cvtColor(np.ascontiguousarray(crop), cv2.COLOR_RGB2GRAY), np.float32)
+        if np.subtract(*np.percentile(grey, (98, 2))) >= LEAST_INK:
+            yield grey, max(1.0, min(sides(line.polygon)))
 
 
-def _edges(pixels: Pixels, box: Box) -> Iterator[float]:
-    """Yield over how many pixels the contrast of a line rises: its greatest difference over its steepest slope."""
-    across, down = box.right - box.left, box.bottom - box.top
-    kept = SAMPLED_HEIGHTS * min(across, down) / 2
-    x, y = (box.left + box.right) / 2, (box.top + box.bottom) / 2
-    left, right = max(box.left, x - kept), min(box.right, x + kept)
-    top, bottom = max(box.top, y - kept), min(box.bottom, y + kept)
-    crop = pixels[max(0, int(top)) : int(bottom) + 1, max(0, int(left)) : int(right) + 1]
-    if min(crop.shape[:2]) < 4:
-        return
-    grey = np.asarray(cv2.cvtColor(np.ascontiguousarray(crop), cv2.COLOR_RGB2GRAY), np.float32)
+def _edge_px(grey: NDArray[np.float32]) -> float:
+    """Return over how many pixels the contrast of a line rises: its greatest difference over its steepest slope."""
     dark, light = np.percentile(grey, (2, 98))
-    if light - dark < LEAST_INK:
-        return
     slopes = np.maximum(np.abs(np.diff(grey, axis=0)[:, 1:]), np.abs(np.diff(grey, axis=1)[1:]))
-    yield float((light - dark) / max(1.0, np.percentile(slopes, STEEPEST)))
+    return float((light - dark) / max(1.0, np.percentile(slopes, STEEPEST)))
+
+
+def _stroke_em(grey: NDArray[np.float32], height_px: float) -> float | None:
+    """Return how broad the strokes of a line are on average, in its heights; None of one that is far from level."""
+    if min(grey.shape) > MOST_HEIGHTS * height_px:
+        return None
+    scale = STROKE_LINE_PX / height_px
+    sized = cv2.resize(grey, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)
+    smooth = cv2.GaussianBlur(sized.clip(0, 255).astype(np.uint8), (3, 3), 0)
+    _, ink = cv2.threshold(smooth, 0, 255, cv2.THRESH_BINARY_INV + cv2.THRESH_OTSU)
+    depth = cv2.distanceTransform(ink, cv2.DIST_L2, 3)
+    # The middle of a stroke lies deepest in its ink.
+    middles = depth[(depth >= cv2.dilate(depth, np.ones((3, 3), np.uint8))) & (depth > LEAST_DEPTH_PX)]
+    return 2 * float(middles.mean()) / STROKE_LINE_PX if middles.size else None
 
 
 def _shown_through(grey: Pixels, page: PageImage, lines: Sequence[Line]) -> float:

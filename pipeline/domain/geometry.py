@@ -47,6 +47,12 @@ def box_around(points: Iterable[Point]) -> Box:
     return Box(left=min(xs), top=min(ys), right=max(xs), bottom=max(ys))
 
 
+def sides(polygon: Polygon) -> tuple[float, float]:
+    """Return how long the first two sides of a quadrangle are."""
+    first, second, third = polygon[:3]
+    return math.dist(first, second), math.dist(second, third)
+
+
 def turn(points: Iterable[Point], angle_deg: float) -> Polygon:
     """Return the points turned clockwise about the origin."""
     cos, sin = math.cos(math.radians(angle_deg)), math.sin(math.radians(angle_deg))

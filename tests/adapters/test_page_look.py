@@ -1,5 +1,8 @@
 """What is to be seen on made pages: sharp or blurred, with and without the other side of the sheet."""
 
+from dataclasses import replace
+from itertools import pairwise
+
 import cv2
 import numpy as np
 import pytest
@@ -50,6 +53,45 @@ def printed_on_both_sides(pixels: Pixels, share: float) -> Pixels:
     """Return a page that its back shines through with that share of its ink: mirrored, shifted, a little blurred."""
     back = blurred(np.ascontiguousarray(np.roll(written(), 31, axis=0)[:, ::-1]), 2)
     return (pixels - share * (255.0 - back)).clip(0, 255).astype(np.uint8)
+
+
+def drawn(breadth_px: int) -> Pixels:
+    """Return a page of rows drawn up and down with a pen of that breadth."""
+    pixels = paper()
+    for y in ROWS:
+        row = np.array([(x, y - 28 * (x // 40 % 2)) for x in range(200, 1040, 40)], np.int32)
+        cv2.polylines(pixels, [row], isClosed=False, color=(20, 20, 20), thickness=breadth_px, lineType=cv2.LINE_AA)
+    return pixels
+
+
+def stroke_em(pixels: Pixels, read: list[Line]) -> float:
+    found = look_at(image(np.ascontiguousarray(pixels)), read).stroke_em
+    assert found is not None
+    return found
+
+
+class TestStrokes:
+    def test_they_are_as_broad_as_the_pen(self) -> None:
+        pens = (2, 3, 5, 7)
+        broad = [46 * stroke_em(drawn(pen), lines()) for pen in pens]
+        assert broad == sorted(broad)
+        # What softens their edges makes all of them a little broader.
+        assert [after - before for before, after in pairwise(broad)] == pytest.approx([1, 2, 2], abs=1)
+
+    @pytest.mark.parametrize("scale", [0.6, 2.0])
+    def test_resolution_and_the_way_that_a_page_lies_change_nothing(self, scale: float) -> None:
+        pixels = drawn(3)
+        sized = cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+        larger = [replace(line, polygon=tuple((scale * x, scale * y) for x, y in line.polygon)) for line in lines()]
+        height = pixels.shape[0]
+        turned = [replace(line, polygon=tuple((height - y, x) for x, y in line.polygon)) for line in lines()]
+        as_it_is = stroke_em(pixels, lines())
+        assert stroke_em(np.asarray(sized), larger) == pytest.approx(as_it_is, rel=0.15)
+        assert stroke_em(np.rot90(pixels, -1), turned) == pytest.approx(as_it_is, rel=0.02)
+
+    def test_of_lines_far_from_level_nothing_is_told(self) -> None:
+        across = Line(text=TEXT, polygon=((200.0, 200.0), (1000.0, 1000.0), (990.0, 1010.0), (190.0, 210.0)))
+        assert look_at(image(drawn(3)), [across]).stroke_em is None
 
 
 class TestEdges:

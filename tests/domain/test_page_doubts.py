@@ -91,6 +91,15 @@ def test_skew_is_measured_whichever_way_the_page_lies(quarter, angle):
     assert flagged < score("skewed", page(angle_deg=90 * quarter + math.copysign(abs(angle) + 2, angle)))
 
 
+def test_thin_strokes_of_an_unsure_page_are_a_pen_s():
+    unsure = page(confidence=0.7)
+    scores = [score("handwriting_suspected", unsure, PageLook(stroke_em=em)) for em in (0.1, 0.08, 0.06, 0.05, 0.03)]
+    assert scores == sorted(scores)
+    assert (scores[1], scores[2] > 0.5) == (0, True)
+    assert score("handwriting_suspected", page(), PageLook(stroke_em=0.05)) == 0
+    assert score("handwriting_suspected", unsure, PageLook(stroke_em=None)) == 0
+
+
 def test_what_shines_through_is_flagged():
     scores = [score("bleed_through", page(), PageLook(shown_through=share)) for share in (0, 0.1, 0.4, 0.8)]
     assert scores == sorted(scores)
@@ -139,12 +148,14 @@ def test_nothing_is_said_of_a_picture_without_edges():
     confidence=st.none() | st.floats(0, 1),
     edge=st.none() | st.floats(0, 500),
     shown=st.none() | st.floats(0, 1),
+    stroke=st.none() | st.floats(0, 2),
     enlarged=st.floats(1, 4),
     angle=st.floats(-180, 180),
     text=st.text(min_size=1, max_size=60),
 )
-def test_every_score_is_half_or_more(*, height, confidence, edge, shown, enlarged, angle, text):
+def test_every_score_is_half_or_more(*, height, confidence, edge, shown, stroke, enlarged, angle, text):
     lines = page(height=height, confidence=confidence, angle_deg=angle, text=text)
-    found = page_doubts(lines, PageLook(edge_px=edge, shown_through=shown), enlarged=enlarged)
+    look = PageLook(edge_px=edge, shown_through=shown, stroke_em=stroke)
+    found = page_doubts(lines, look, enlarged=enlarged)
     assert all(0.5 <= flag.score <= 1 for flag in found)
     assert len({flag.name for flag in found}) == len(found)
