@@ -7,7 +7,7 @@ clients that each ask for one of these jobs once a second and streams that follo
 beside a program that has nothing to do with this one and computes for as long as watching took of the machine. It
 prints the times from a request to its whole answer, and the pages a second of each kind of round: what the last two
 have in common is what the machine takes for being shared. Clients share the machine with what they measure: leave them
-a core that no device has (MUNIMENT_DEVICES__CPU_CORES), and let their key ask often enough
+a core that no device has (MUNIMENT_DEVICES__CPU_SLOTS), and let their key ask often enough
 (MUNIMENT_API__REQUESTS_PER_MINUTE).
 """
 

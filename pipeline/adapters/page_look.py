@@ -4,6 +4,7 @@ Takes about 50 ms of a core, a hundredth of reading the page; what it finds is j
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -49,16 +50,27 @@ MARKED_SHARE = 0.004
 def look_at(page: PageImage, lines: Sequence[Line]) -> PageLook:
     """Return what is to be seen on a page; lines lie on it in its pixels."""
     crops = list(_crops(page.pixels, lines[:: max(1, len(lines) // SAMPLED_LINES)]))
-    strokes = [stroke for crop in crops if (stroke := _stroke_em(*crop))]
+    strokes = [stroke for crop in crops if (stroke := _stroke_em(crop))]
     return PageLook(
-        edge_px=float(np.median([_edge_px(grey) for grey, _ in crops])) if crops else None,
+        edge_px=float(np.median([_edge_px(crop) for crop in crops])) if crops else None,
         shown_through=_shown_through(small_grey(page), page, lines),
         stroke_em=float(np.median(strokes)) if strokes else None,
     )
 
 
-def _crops(pixels: Pixels, lines: Sequence[Line]) -> Iterator[tuple[NDArray[np.float32], float]]:
-    """Yield the middle of each line that has some ink, in grey, and the line's height."""
+@dataclass(frozen=True, slots=True)
+class _Crop:
+    """The middle of a line."""
+
+    grey: NDArray[np.float32]
+    contrast: float
+    """From its ink to its paper, in grey levels."""
+    height_px: float
+    """Of the line."""
+
+
+def _crops(pixels: Pixels, lines: Sequence[Line]) -> Iterator[_Crop]:
+    """Yield the middle of each line that has some ink."""
     for line in lines:
         box = box_around(line.polygon)
         across, down = box.right - box.left, box.bottom - box.top
@@ -70,23 +82,24 @@ def _crops(pixels: Pixels, lines: Sequence[Line]) -> Iterator[tuple[NDArray[np.f
         if min(crop.shape[:2]) < 4:
             continue
         grey = np.asarray(cv2.cvtColor(np.ascontiguousarray(crop), cv2.COLOR_RGB2GRAY), np.float32)
-        if np.subtract(*np.percentile(grey, (98, 2))) >= LEAST_INK:
-            yield grey, max(1.0, min(sides(line.polygon)))
+        dark, light = np.percentile(grey, (2, 98))
+        if light - dark >= LEAST_INK:
+            yield _Crop(grey, float(light - dark), max(1.0, min(sides(line.polygon))))
 
 
-def _edge_px(grey: NDArray[np.float32]) -> float:
+def _edge_px(crop: _Crop) -> float:
     """Return over how many pixels the contrast of a line rises: its greatest difference over its steepest slope."""
-    dark, light = np.percentile(grey, (2, 98))
-    slopes = np.maximum(np.abs(np.diff(grey, axis=0)[:, 1:]), np.abs(np.diff(grey, axis=1)[1:]))
-    return float((light - dark) / max(1.0, np.percentile(slopes, STEEPEST)))
+    slopes = np.maximum(np.abs(np.diff(crop.grey, axis=0)[:, 1:]), np.abs(np.diff(crop.grey, axis=1)[1:]))
+    return float(crop.contrast / max(1.0, np.percentile(slopes, STEEPEST)))
 
 
-def _stroke_em(grey: NDArray[np.float32], height_px: float) -> float | None:
+def _stroke_em(crop: _Crop) -> float | None:
     """Return how broad the strokes of a line are on average, in its heights; None of one that is far from level."""
-    if min(grey.shape) > MOST_HEIGHTS * height_px:
+    if min(crop.grey.shape) > MOST_HEIGHTS * crop.height_px:
         return None
-    scale = STROKE_LINE_PX / height_px
-    sized = cv2.resize(grey, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)
+    scale = STROKE_LINE_PX / crop.height_px
+    softly = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+    sized = cv2.resize(crop.grey, None, fx=scale, fy=scale, interpolation=softly)
     smooth = cv2.GaussianBlur(sized.clip(0, 255).astype(np.uint8), (3, 3), 0)
     _, ink = cv2.threshold(smooth, 0, 255, cv2.THRESH_BINARY_INV + cv2.THRESH_OTSU)
     depth = cv2.distanceTransform(ink, cv2.DIST_L2, 3)

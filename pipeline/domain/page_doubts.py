@@ -25,8 +25,8 @@ UNSURE_SHARE = 0.5
 0.93 of it, no other page more than 0.33; read by Tesseract 0.61 to 0.89, and others up to 0.18."""
 PEN_EM = 0.07
 """Breadth of strokes of an unsure page, in heights of its lines, up to which they are a pen's and not type's. Pages
-written by hand have 0.044 to 0.06, two of them in part printed 0.053 and 0.07, printed ones that are unsure 0.08 to
-0.15."""
+written by hand have 0.045 to 0.067, two covers with a printed stamp and a few written words 0.08, printed ones that
+are unsure 0.084 to 0.16."""
 TYPE_PX = 15.0
 """Height of type as scanned. Clean pages made smaller lose first characters at 11 to 14, a tenth of them at 10."""
 EDGE_SHARE = 0.12
